@@ -1,0 +1,1 @@
+"""Program -> CUDA C text; NVRTC and C++ front ends; device headers."""

@@ -1,0 +1,1 @@
+"""Partition (Graph -> Groups) and stitching (Program, Group -> Program)."""

@@ -1,0 +1,1 @@
+"""ONNX file -> Graph. The only home of the onnx package."""

@@ -1,0 +1,1 @@
+"""Rewrite rules, one a file: before, why_not, after."""

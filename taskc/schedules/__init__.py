@@ -1,0 +1,1 @@
+"""Schedule templates, one a file."""

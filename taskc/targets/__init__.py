@@ -1,0 +1,1 @@
+"""GPU architectures and devices as frozen records of facts."""
