@@ -60,8 +60,8 @@ def widened(array: Array | None) -> Array:
 
 
 def apply(r: Reading, function: str, *inputs: str | float) -> str:
-    """Adds an elementwise node; numbers become constants of the first value's dtype."""
-    dtype = next(r.type(i).dtype for i in inputs if isinstance(i, str))
+    """Adds an elementwise node; numbers become constants of the last value's dtype (the first of `where` is a bool)."""
+    dtype = [r.type(i).dtype for i in inputs if isinstance(i, str)][-1]
     return r.add(Elementwise(function), *(i if isinstance(i, str) else scalar(r, i, dtype) for i in inputs))
 
 
