@@ -4,6 +4,9 @@ Full-size models are the stock ones of torchvision and transformers.  Twins keep
 layers and images, so that a test or CI compiles and runs them in seconds.  Needs torch; nothing else in `models/` does.
 """
 
+# pyright: basic, reportMissingImports=false
+# (torch is not among the development dependencies)
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -7,6 +7,9 @@ BatchNormalization normalises by its own batch (training mode) while a batch of 
 once, so that each layer is measured behind layers that are already normalised.
 """
 
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import sys
 
 import numpy as np
@@ -35,7 +38,8 @@ def measure(name: str) -> list[FloatArray]:
     _make_batch_free(model)
     images = np.random.default_rng(1).standard_normal((batch, 3, side, side), dtype=np.float32)
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    results = dict(zip(wanted, session.run([measured[tensor] for tensor in wanted], {"image": images}), strict=True))
+    outputs = session.run([measured[tensor] for tensor in wanted], {"image": images})
+    results = {tensor: np.asarray(value, np.float32) for tensor, value in zip(wanted, outputs, strict=True)}
     for node in model.graph.node:
         if node.op_type == "BatchNormalization":
             results[node.input[4]] = np.maximum(results[node.input[4]], LEAST_VARIANCE)
@@ -50,7 +54,9 @@ def _train_batch_norms(model: onnx.ModelProto) -> dict[str, str]:
             continue
         kept = [a for a in node.attribute if a.name == "epsilon"]
         del node.attribute[:]
-        node.attribute.extend([*kept, helper.make_attribute("training_mode", 1), helper.make_attribute("momentum", 0.0)])
+        node.attribute.extend(
+            [*kept, helper.make_attribute("training_mode", 1), helper.make_attribute("momentum", 0.0)]
+        )
         for statistic in node.input[3:5]:
             measured[statistic] = f"{statistic}.measured"
             node.output.append(measured[statistic])

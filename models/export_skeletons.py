@@ -6,6 +6,9 @@ The graphs are those of the current torch exporter.  For convolutional nets its 
 the convolutions, is left out, so that the files hold BatchNormalization nodes for a compiler to fold.
 """
 
+# pyright: basic, reportMissingImports=false
+# (torch is not among the development dependencies)
+
 import math
 import sys
 from collections import Counter
@@ -87,9 +90,9 @@ def _drop_zero_conv_biases(model: onnx.ModelProto) -> None:
     """Conv(x, w, 0) -> Conv(x, w)"""
     values = {t.name: t for t in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type == "Conv" and len(node.input) == 3 and node.input[2] in values:
-            if not numpy_helper.to_array(values[node.input[2]]).any():
-                del node.input[2]
+        has_bias = node.op_type == "Conv" and len(node.input) == 3 and node.input[2] in values
+        if has_bias and not numpy_helper.to_array(values[node.input[2]]).any():
+            del node.input[2]
     used = {name for node in model.graph.node for name in node.input}
     kept = [t for t in model.graph.initializer if t.name in used]
     del model.graph.initializer[:]
@@ -155,7 +158,9 @@ def _recipe(
             # Transformers start from 0.02 at width 768; narrow twins keep the same gain.  A classifier keeps variance.
             return Normal(0.0, 0.02 * math.sqrt(768 / width) if width else math.sqrt(1 / shape[1]))
         case _:
-            raise ValueError(f"initializer {name!r} of shape {shape} is input {use[1]} of {use[0]}: add a recipe for it")
+            raise ValueError(
+                f"initializer {name!r} of shape {shape} is input {use[1]} of {use[0]}: add a recipe for it"
+            )
 
 
 def main(names: list[str]) -> None:
@@ -165,7 +170,9 @@ def main(names: list[str]) -> None:
         path = SKELETONS / f"{name}.onnx"
         path.write_bytes(model.SerializeToString(deterministic=True))
         counts = Counter(node.op_type for node in model.graph.node)
-        print(name, f"{path.stat().st_size} bytes", ", ".join(f"{op} {n}" for op, n in sorted(counts.items())), flush=True)
+        print(
+            name, f"{path.stat().st_size} bytes", ", ".join(f"{op} {n}" for op, n in sorted(counts.items())), flush=True
+        )
 
 
 if __name__ == "__main__":

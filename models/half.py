@@ -7,11 +7,14 @@ Cast.  Values beyond float16's range, such as the float32 minimum of an attentio
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
 # Operators of which an operand must stay float32, or that choose a dtype themselves: none occurs in the zoo so far.
-_NOT_CONVERTIBLE = frozenset({"Resize", "QuantizeLinear", "DequantizeLinear", "RandomNormal", "RandomUniform", "EyeLike"})
+_NOT_CONVERTIBLE = frozenset(
+    {"Resize", "QuantizeLinear", "DequantizeLinear", "RandomNormal", "RandomUniform", "EyeLike"}
+)
 
 
 def to_half(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -35,7 +38,8 @@ def _halve_tensors(tensors: Iterable[TensorProto]) -> None:
     for tensor in tensors:
         if tensor.data_type == TensorProto.FLOAT:
             limits = np.finfo(np.float16)
-            finite = np.clip(numpy_helper.to_array(tensor), limits.min, limits.max)
+            values: npt.NDArray[np.float32] = numpy_helper.to_array(tensor)
+            finite = values.clip(limits.min, limits.max)
             tensor.CopyFrom(numpy_helper.from_array(finite.astype(np.float16), tensor.name))
 
 

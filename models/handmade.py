@@ -20,7 +20,9 @@ class _Writer:
         self.initializers: list[TensorProto] = []
 
     def op(self, op_type: str, inputs: list[str], output: str, **attributes: int | float | list[int]) -> str:
-        self.nodes.append(helper.make_node(op_type, inputs, [output], name=f"node_{output}", **attributes))
+        node = helper.make_node(op_type, inputs, [output], name=f"node_{output}")
+        node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+        self.nodes.append(node)
         return output
 
     def weight(self, name: str, shape: tuple[int, ...], recipe: Normal | Uniform | Calibrated) -> str:
@@ -88,7 +90,9 @@ def conv_residual(
     """
     oh, ow = ((size + 2 * pad - k) // stride + 1 for size in (h, w))
     if min(n, c, co, k, stride, oh, ow) < 1 or pad < 0:
-        raise ValueError(f"conv_residual: no output for n={n} h={h} w={w} c={c} co={co} k={k} stride={stride} pad={pad}")
+        raise ValueError(
+            f"conv_residual: no output for n={n} h={h} w={w} c={c} co={co} k={k} stride={stride} pad={pad}"
+        )
     g = _Writer()
     weight = g.weight("weight", (co, c, k, k), Normal(0.0, math.sqrt(1 / (c * k * k))))
     bias = g.weight("bias", (co,), Normal(0.0, 0.1))

@@ -55,7 +55,7 @@ def skeleton(name: str, **sizes: int) -> onnx.ModelProto:
         raise KeyError(f"no model {name!r}; there are {', '.join(names())}")
     if sizes:
         raise TypeError(f"{name} has fixed sizes; it takes no {', '.join(sizes)}")
-    return onnx.load(SKELETONS / f"{name}.onnx", load_external_data=False)
+    return onnx.ModelProto.FromString((SKELETONS / f"{name}.onnx").read_bytes())
 
 
 def statistics_path(name: str) -> Path:
@@ -99,7 +99,7 @@ def main() -> None:
         model = build(args.name, args.half, args.seed, **dict(args.size))
     except (TypeError, ValueError) as error:
         parser.error(str(error))
-    onnx.save(model, args.output)
+    args.output.write_bytes(model.SerializeToString())
 
 
 if __name__ == "__main__":
