@@ -51,7 +51,7 @@ class Map:
 class Contraction:
     """acc[b, m, n] = sum over k of a(b, m, k) * b(b, k, n), accumulated in `accumulate`; stores see Hole('acc').
 
-    Both operand values are zero outside their guards, never where 0 <= k < K fails."""
+    `operand` is the type both values are rounded to before they are multiplied. Both operand values are zero outside their guards, never where 0 <= k < K fails."""
 
     batch: Axis
     m: Axis
@@ -59,6 +59,7 @@ class Contraction:
     k: Axis
     a: Value
     b: Value
+    operand: DType
     accumulate: DType
     stores: tuple[Store, ...]
 
