@@ -72,7 +72,9 @@ class _Stitcher:
     def walk(self, body: list[Stmt]) -> list[Stmt]:
         out: list[Stmt] = []
         for s in body:
-            if isinstance(s, (For, If, Scope)):
+            if isinstance(s, If):
+                out += self.decided(replace(s, body=self.walk(s.body)))
+            elif isinstance(s, (For, Scope)):
                 out.append(replace(s, body=self.walk(s.body)))
             elif isinstance(s, Fetch):
                 out += self.fetch(s)
@@ -87,6 +89,15 @@ class _Stitcher:
             else:
                 out.append(s)
         return out
+
+    @staticmethod
+    def decided(s: If) -> list[Stmt]:
+        """The If without conditions that always hold; nothing when one never does."""
+        conditions = tuple(positive(c) for c in s.conditions)
+        if any(isinstance(c, int) and c <= 0 for c in conditions):
+            return []
+        left = tuple(c for c in conditions if not isinstance(c, int))
+        return [If(left, s.body) if left else Scope(s.body)]
 
     # ---- loads to shared memory ------------------------------------------------------------------------------------
 

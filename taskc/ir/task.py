@@ -98,7 +98,8 @@ class Attention:
     """acc[b, m, n] = sum over j of softmax over j (score(b, m, j)) * v(b, j, n).
 
     score = scale * (sum over k of q(b, m, k) * k(b, j, k)) + bias(b, m, j), or minus infinity where a `mask` condition
-    (an index condition over b, m, j, such as causal: m - j + 1) is not positive; a fully masked row gives 0."""
+    (an index condition over b, m, j, such as causal: m - j + 1) is not positive; a fully masked row gives 0.
+    Stores see Hole('acc'). `operand` is the type of q, key and v."""
 
     batch: Axis
     m: Axis
@@ -111,6 +112,7 @@ class Attention:
     scale: float
     bias: Value | None
     mask: tuple[Index, ...]
+    operand: DType
     stores: tuple[Store, ...]
 
 

@@ -7,6 +7,7 @@ adds them in a fixed order and runs the stores.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taskc.ir.dtype import BF16, F16, F32, I32, U32
@@ -16,8 +17,9 @@ from taskc.ir.program import (
     Assign, Bind, Buffer, Commit, Fetch, LoadPort, Pointer, Program, Query, Return, Set, StoreTile, Variable, VectorLoad, VectorStore,
     Workspace, block_vars, thread_var,
 )
-from taskc.ir.task import Contraction
+from taskc.ir.task import Contraction, Task
 from taskc.ir.value import Const, call
+from taskc.schedules.template import Traits, concrete
 from taskc.targets.target import Target
 
 NAME = "matmul_mma"
@@ -64,13 +66,15 @@ _TILES = (
 )
 
 
-def space(target: Target) -> tuple[Schedule, ...]:
+def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:
     """Every legal schedule; the same for every size."""
+    if traits.operand not in INSTRUCTION:
+        return ()
     out: list[Schedule] = []
     for bm, bn, wm, wn in _TILES:
         for bk in (32, 64):
             for copy, stages in (("async", 3), ("async", 4), ("register", 2)):
-                for split in (1, 2, 4, 8):
+                for split in (1, 2, 4, 8) if copy == "async" else (1, 4):
                     s = Schedule(bm, bn, bk, wm, wn, stages, copy, split)
                     if illegal(s, target) is None:
                         out.append(s)
@@ -90,8 +94,10 @@ def illegal(s: Schedule, target: Target) -> str | None:
     return None
 
 
-def why_not(task: Contraction, target: Target) -> str | None:
+def why_not(task: Task, target: Target) -> str | None:
     """Why this template cannot compute the task, or None."""
+    if not isinstance(task, Contraction):
+        return "not a contraction"
     dtype = task.operand
     if dtype not in INSTRUCTION or task.accumulate != F32:
         return f"no tensor-core instruction for {dtype} operands summed in {task.accumulate}"
@@ -100,8 +106,32 @@ def why_not(task: Contraction, target: Target) -> str | None:
     return None
 
 
-def build(task: Contraction, s: Schedule, target: Target, name: str) -> Program:
+def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) -> float:
+    """Waves of blocks, each bound by tensor cores, by L2 traffic or by latency a k step; plus the sum over parts."""
+    assert isinstance(task, Contraction)
+    m, n, k, batch = (concrete(a.extent, sizes) for a in (task.m, task.n, task.k, task.batch))
+    d = target.device
+    tiles = -(-m // s.bm) * -(-n // s.bn) * batch
+    steps = -(-(-(-k // s.bk)) // s.split)
+    blocks = tiles * s.split
+    resident = max(1, min(d.architecture.shared_bytes_per_sm // (s.shared_bytes + 1024), d.architecture.max_threads_per_sm // s.threads,
+                          d.architecture.registers_per_sm // (s.threads * min(255, s.wm * s.wn // 32 + 80))))
+    waves = -(-blocks // (d.multiprocessors * resident))
+    busy = min(resident, -(-blocks // d.multiprocessors))
+    flops = 2 * s.bm * s.bn * s.bk
+    reuse = s.wm * s.wn / (s.wm + s.wn) / 32  # shared-memory traffic a warp: 1 for 64x64 tiles
+    compute = busy * flops / (d.mma_f16_rate / d.multiprocessors * min(1.0, 0.35 + 0.65 * reuse))
+    traffic = busy * (s.bm + s.bn) * s.bk * 2 / (d.l2_rate / d.multiprocessors)
+    latency = 7e-7 / (s.stages - 1) if s.copy == "async" else 8e-7
+    seconds = waves * (steps * max(compute, traffic, latency) + 1.5e-6)
+    if s.split > 1:
+        seconds += 1.5e-6 + 2 * blocks * s.bm * s.bn * 4 / d.l2_rate + s.split * s.bm * s.bn * 4 / (d.l2_rate / d.multiprocessors)
+    return seconds + d.launch_seconds
+
+
+def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     """The anchor alone. Port accesses are logical; everything they turn into is stitching's business."""
+    assert isinstance(task, Contraction)
     return _Builder(task, s, target, name).build()
 
 

@@ -14,6 +14,7 @@
 #define DEV __device__ __forceinline__
 #define HOST_ENTRY(kernel)
 #define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
 #define TASKC_COPY(dst, src, bytes) memcpy(dst, src, bytes)
 // 1024: what a swizzled bulk copy wants; plain kernels lose nothing by it.
 #define SMEM(name) extern __shared__ __align__(1024) char name[]

@@ -6,6 +6,7 @@
 #define __global__
 #define __launch_bounds__(...)
 #define UNROLL
+#define NO_UNROLL
 #define TASKC_COPY(dst, src, bytes) __builtin_memcpy(dst, src, bytes)
 #define SMEM(name) char* name = taskc_rt_self()->smem
 
