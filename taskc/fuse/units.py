@@ -15,7 +15,7 @@ from taskc.ir.expr import Expr, Index, Product, Sum, Var, bounds, divisor, linea
 from taskc.ir.graph import Graph, Node, OpError
 from taskc.ir.task import Map, Store, Task, axis
 from taskc.ir.value import Dim, Tensor
-from taskc.ops.movement import Concat
+from taskc.ops.concat import Concat
 
 
 @dataclass(frozen=True)
