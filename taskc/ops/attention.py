@@ -72,7 +72,7 @@ class Attention(Op):
             batch, m, j, k, n, q=q.at(image, head, m.var, k.var), key=key.at(image, source, j.var, k.var),
             v=v.at(image, source, j.var, n.var), scale=self.scale,
             bias=None if bias is None else broadcast_load(bias, (image, head, m.var, j.var)),
-            mask=(m.var - j.var + 1,) if self.causal else (),
+            mask=(m.var - j.var + 1,) if self.causal else (), operand=q.dtype,
             stores=(Store(outs[0], (image, head, m.var, n.var), Hole("acc", accumulator(q.dtype))),))
 
 

@@ -141,7 +141,7 @@ class Conv(Op):
         w_index = (*tap, channel, c_out) if self.channels_last else (c_out, channel, *tap)
         out_index = (image, *at, c_out) if self.channels_last else (image, c_out, *at)
         kind = accumulator(x.dtype)
-        return Contraction(batch, m, n, k, guard(conditions, x.at(*x_index)), w.at(*w_index), kind,
+        return Contraction(batch, m, n, k, guard(conditions, x.at(*x_index)), w.at(*w_index), x.dtype, kind,
                            (Store(out, out_index, Hole("acc", kind)),))
 
 

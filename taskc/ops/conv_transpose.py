@@ -78,7 +78,7 @@ class ConvTranspose(Op):
         channel, *tap = unravel(n.var, (per_out, *kernel))
         c_in, kind = batch.var * per_in + k.var, accumulator(x.dtype)
         place = [a * s + t for a, s, t in zip(at, self.window.strides, tap, strict=True)]
-        return Contraction(batch, m, n, k, x.at(image, c_in, *at), w.at(c_in, channel, *tap), kind,
+        return Contraction(batch, m, n, k, x.at(image, c_in, *at), w.at(c_in, channel, *tap), x.dtype, kind,
                            (Store(out, (image, batch.var * per_out + channel, *place), Hole("acc", kind)),))
 
     def _guarded(self, x: Tensor, w: Tensor, out: Tensor) -> Contraction:
@@ -95,7 +95,7 @@ class ConvTranspose(Op):
             place.append(position // window.strides[d])
             conditions += [1 - position % window.strides[d], *inside(0, place[d], x.shape[d + 2])]
         c_in, kind = batch.var * per_in + channel, accumulator(x.dtype)
-        return Contraction(batch, m, n, k, guard(tuple(conditions), x.at(image, c_in, *place)), w.at(c_in, n.var, *tap), kind,
+        return Contraction(batch, m, n, k, guard(tuple(conditions), x.at(image, c_in, *place)), w.at(c_in, n.var, *tap), x.dtype, kind,
                            (Store(out, (image, batch.var * per_out + n.var, *at), Hole("acc", kind)),))
 
 

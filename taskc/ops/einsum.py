@@ -75,7 +75,7 @@ class Einsum(Op):
         for name, labels in groups.items():
             places |= dict(zip(labels, unravel(axes[name].var, [sizes[x] for x in labels])))
         kind = accumulator(a.dtype)
-        return Contraction(axes["b"], axes["m"], axes["n"], axes["k"], _load(a, left, places), _load(b, right, places), kind,
+        return Contraction(axes["b"], axes["m"], axes["n"], axes["k"], _load(a, left, places), _load(b, right, places), a.dtype, kind,
                            (Store(out, tuple(places[x] for x in self.output), Hole("acc", kind)),))
 
 
