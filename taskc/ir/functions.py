@@ -25,6 +25,7 @@ class Function:
     c: str
     meaning: Callable[..., Array]
     result: str = "same"
+    c_integer: str = ""  # where integers need another text
 
     def result_dtype(self, args: tuple[DType, ...]) -> DType:
         return BOOL if self.result == "bool" else args[-1]
@@ -86,9 +87,9 @@ _ALL = (
     Function("add", 2, "({0} + {1})", lambda a, b: a + b),
     Function("sub", 2, "({0} - {1})", lambda a, b: a - b),
     Function("mul", 2, "({0} * {1})", lambda a, b: a * b),
-    Function("div", 2, "({0} / {1})", _floor_division),
-    Function("mod", 2, "t_mod({0}, {1})", np.mod),
-    Function("fmod", 2, "t_fmod({0}, {1})", _fmod),
+    Function("div", 2, "({0} / {1})", _floor_division, c_integer="truncdiv({0}, {1})"),
+    Function("mod", 2, "t_mod({0}, {1})", np.mod, c_integer="floormod({0}, {1})"),
+    Function("fmod", 2, "t_fmod({0}, {1})", _fmod, c_integer="truncmod({0}, {1})"),
     Function("pow", 2, "t_pow({0}, {1})", _pow),
     Function("min", 2, "t_min({0}, {1})", np.minimum),
     Function("max", 2, "t_max({0}, {1})", np.maximum),

@@ -51,7 +51,7 @@ class Map:
 class Contraction:
     """acc[b, m, n] = sum over k of a(b, m, k) * b(b, k, n), accumulated in `accumulate`; stores see Hole('acc').
 
-    Both operand values are zero outside their guards, never where 0 <= k < K fails."""
+    `operand` is the type both values are rounded to before they are multiplied. Both operand values are zero outside their guards, never where 0 <= k < K fails."""
 
     batch: Axis
     m: Axis
@@ -59,6 +59,7 @@ class Contraction:
     k: Axis
     a: Value
     b: Value
+    operand: DType
     accumulate: DType
     stores: tuple[Store, ...]
 
@@ -97,7 +98,8 @@ class Attention:
     """acc[b, m, n] = sum over j of softmax over j (score(b, m, j)) * v(b, j, n).
 
     score = scale * (sum over k of q(b, m, k) * k(b, j, k)) + bias(b, m, j), or minus infinity where a `mask` condition
-    (an index condition over b, m, j, such as causal: m - j + 1) is not positive; a fully masked row gives 0."""
+    (an index condition over b, m, j, such as causal: m - j + 1) is not positive; a fully masked row gives 0.
+    Stores see Hole('acc'). `operand` is the type of q, key and v."""
 
     batch: Axis
     m: Axis
@@ -110,6 +112,7 @@ class Attention:
     scale: float
     bias: Value | None
     mask: tuple[Index, ...]
+    operand: DType
     stores: tuple[Store, ...]
 
 

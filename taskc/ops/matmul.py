@@ -66,7 +66,7 @@ class MatMul(Op):
         a_tail = (k.var, m.var) if self.transpose_a else (m.var, k.var)
         b_tail = (n.var, k.var) if self.transpose_b else (k.var, n.var)
         return Contraction(batch, m, n, k, broadcast_load(a, (*at, *a_tail)), broadcast_load(b, (*at, *b_tail)),
-                           accumulator(a.dtype), (Store(out, (*at, m.var, n.var), Hole("acc", accumulator(a.dtype))),))
+                           a.dtype, accumulator(a.dtype), (Store(out, (*at, m.var, n.var), Hole("acc", accumulator(a.dtype))),))
 
 
 @onnx_reader("MatMul")
