@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskc.ir.dtype import F32, I8, I16, I32, U8, U16, DType
+from taskc.ir.expr import Index
 from taskc.ir.graph import Array, Op, OpError, TensorType
-from taskc.ir.task import Map, Store, axis
+from taskc.ir.task import Axis, Map, Store, axis
 from taskc.ir.value import Cast, Const, Dim, Load, Tensor, call
 from taskc.ops.constants import widened
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
@@ -29,11 +30,11 @@ def _fits(x: TensorType | None, scale: TensorType | None, zero: TensorType | Non
     return x
 
 
-def _along(t: Tensor, index: Sequence[object], axis_: int) -> Load:
+def _along(t: Tensor, index: Sequence[Index], axis_: int) -> Load:
+    """The entry of a scale or zero point for the element at `index`."""
     if t.shape == ():
         return t.at()
-    at = index[axis_] if t.shape != (1,) else 0
-    return Load(t, (at,))  # type: ignore[arg-type]
+    return t.at(index[axis_] if t.shape != (1,) else 0)
 
 
 def _reshaped(a: Array, rank: int, axis_: int) -> Array:
@@ -58,7 +59,7 @@ class Quantize(Op):
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
         x, scale = widened(ins[0]), widened(ins[1])
-        info = np.iinfo(self.to.numpy)
+        info = np.iinfo(self.to.numpy_name)
         with np.errstate(all="ignore"):
             out = np.round(x / _reshaped(scale, x.ndim, self.axis))
         if len(ins) > 2 and ins[2] is not None:
@@ -68,7 +69,7 @@ class Quantize(Op):
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Map:
         x, scale, zero = (*ins, None)[:3]
         assert x is not None and scale is not None
-        axes, dtype, info = _axes(x.shape), x.dtype.compute, np.iinfo(self.to.numpy)
+        axes, dtype, info = _axes(x.shape), x.dtype.compute, np.iinfo(self.to.numpy_name)
         index = tuple(a.var for a in axes)
         value = call("round", call("div", x.at(*index), _along(scale, index, self.axis)))
         if zero is not None:
@@ -86,15 +87,16 @@ class Dequantize(Op):
     def infer(self, ins: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         x, scale, zero = (*ins, None)[:3]
         x = _fits(x, scale, zero, self.axis)
-        if x.dtype not in (*TARGETS, I32) or scale is None or not scale.dtype.is_float or (zero and zero.dtype != x.dtype):
+        if x.dtype not in (*TARGETS, I32) or scale is None or not scale.dtype.is_float or (zero is not None and zero.dtype != x.dtype):
             raise OpError(f"dequantisation of {x} with scale {scale} and zero point {zero}")
         return (TensorType(scale.dtype, x.shape),)
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
-        x, scale = np.asarray(ins[0]).astype(np.int64), widened(ins[1])
-        if len(ins) > 2 and ins[2] is not None:
-            x = x - _reshaped(ins[2], x.ndim, self.axis).astype(np.int64)
-        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(np.asarray(ins[1]).dtype),)
+        given, zero = np.asarray(ins[1]), ins[2] if len(ins) > 2 else None
+        x, scale = np.asarray(ins[0]).astype(np.int64), widened(given)
+        if zero is not None:
+            x = x - _reshaped(zero, x.ndim, self.axis).astype(np.int64)
+        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(given.dtype),)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Map:
         x, scale, zero = (*ins, None)[:3]
@@ -107,7 +109,7 @@ class Dequantize(Op):
         return Map(axes, (Store(outs[0], index, call("mul", Cast(value, scale.dtype.compute), _along(scale, index, self.axis))),))
 
 
-def _axes(shape: Sequence[Dim]):
+def _axes(shape: Sequence[Dim]) -> tuple[Axis, ...]:
     return tuple(axis(f"i{d}", e) for d, e in enumerate(shape))
 
 
@@ -145,7 +147,6 @@ def _read_dequantize(r: Reading) -> str:
     return r.add(Dequantize(_read_axis(r)), *r.inputs)
 
 
-@onnx_reader("DynamicQuantizeLinear")
 @onnx_reader("QLinearConv")
 @onnx_reader("QLinearMatMul")
 @onnx_reader("ConvInteger")
