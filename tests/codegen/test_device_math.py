@@ -1,4 +1,5 @@
 """Scalar functions against NumPy in float64, with NaN, infinities, signed zeros and subnormals among the inputs."""
+
 from math import erf
 
 import numpy as np
@@ -8,11 +9,33 @@ from device_support import Array, builder, elementwise, run_elementwise
 from taskc.codegen.host_library import HostLibrary
 
 UNARY = {
-    'exp': np.exp, 'expm1': np.expm1, 'log': np.log, 'log1p': np.log1p, 'sqrt': np.sqrt, 'tanh': np.tanh, 'sin': np.sin,
-    'cos': np.cos, 'tan': np.tan, 'asin': np.arcsin, 'acos': np.arccos, 'atan': np.arctan, 'sinh': np.sinh, 'cosh': np.cosh,
-    'asinh': np.arcsinh, 'acosh': np.arccosh, 'atanh': np.arctanh, 'floor': np.floor, 'ceil': np.ceil, 'trunc': np.trunc,
-    'round': np.rint, 'abs': np.abs, 'sign': np.sign, 'rsqrt': lambda x: 1 / np.sqrt(x), 'erf': np.vectorize(erf, otypes=[np.float64]),
-    'relu': lambda x: np.where(x < 0, 0, x), 'softplus': lambda x: np.logaddexp(x, 0),
+    'exp': np.exp,
+    'expm1': np.expm1,
+    'log': np.log,
+    'log1p': np.log1p,
+    'sqrt': np.sqrt,
+    'tanh': np.tanh,
+    'sin': np.sin,
+    'cos': np.cos,
+    'tan': np.tan,
+    'asin': np.arcsin,
+    'acos': np.arccos,
+    'atan': np.arctan,
+    'sinh': np.sinh,
+    'cosh': np.cosh,
+    'asinh': np.arcsinh,
+    'acosh': np.arccosh,
+    'atanh': np.arctanh,
+    'floor': np.floor,
+    'ceil': np.ceil,
+    'trunc': np.trunc,
+    'round': np.rint,
+    'abs': np.abs,
+    'sign': np.sign,
+    'rsqrt': lambda x: 1 / np.sqrt(x),
+    'erf': np.vectorize(erf, otypes=[np.float64]),
+    'relu': lambda x: np.where(x < 0, 0, x),
+    'softplus': lambda x: np.logaddexp(x, 0),
     'sigmoid': lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x))),
 }
 BINARY = {'pow': np.power, 'fmod': np.fmod, 'max': np.maximum, 'min': np.minimum}
@@ -25,19 +48,53 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
     kernels = [elementwise(f'{f}_{t}', [t], t, f't_{f}(x)') for f in UNARY for t in FLOATS]
     kernels += [elementwise(f'{f}_{t}', [t, t], t, f't_{f}(x, y)') for f in BINARY for t in FLOATS]
     kernels += [elementwise(f'{f}_{t}', [t], 'b8', f't_{f}(x)') for f in ('isnan', 'isinf') for t in FLOATS]
-    kernels += [elementwise(f'{f}_{t}', [t, t], t, f'{f}(x, y)') for f in ('truncdiv', 'truncmod', 'floordiv', 'floormod', 't_pow',
-                                                                           't_max', 't_min') for t in INTS]
-    kernels += [elementwise('floordiv_u8', ['u8', 'u8'], 'u8', 'floordiv(x, y)'), elementwise('floormod_i8', ['i8', 'i8'], 'i8', 'floormod(x, y)')]
+    kernels += [
+        elementwise(f'{f}_{t}', [t, t], t, f'{f}(x, y)')
+        for f in ('truncdiv', 'truncmod', 'floordiv', 'floormod', 't_pow', 't_max', 't_min')
+        for t in INTS
+    ]
+    kernels += [
+        elementwise('floordiv_u8', ['u8', 'u8'], 'u8', 'floordiv(x, y)'),
+        elementwise('floormod_i8', ['i8', 'i8'], 'i8', 'floormod(x, y)'),
+    ]
     kernels += [elementwise(f'{f}_i8', ['i8'], 'i8', f't_{f}(x)') for f in ('abs', 'sign', 'relu')]
-    kernels += [elementwise('mulhi', ['u32', 'u32'], 'u32', 'mulhi(x, y)'), elementwise('fma', ['f32'] * 3, 'f32', 't_fma(x, y, z)')]
-    kernels += [elementwise('special', ['f32'], 'f64', 'x == 0 ? inf_f32() : x == 1 ? nan_f32() : x == 2 ? -inf_f64() : nan_f64()')]
+    kernels += [
+        elementwise('mulhi', ['u32', 'u32'], 'u32', 'mulhi(x, y)'),
+        elementwise('fma', ['f32'] * 3, 'f32', 't_fma(x, y, z)'),
+    ]
+    kernels += [
+        elementwise(
+            'special', ['f32'], 'f64', 'x == 0 ? inf_f32() : x == 1 ? nan_f32() : x == 2 ? -inf_f64() : nan_f64()'
+        )
+    ]
     return builder(tmp_path_factory)(*kernels)
 
 
 def floats(t: str, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     info = np.finfo(FLOATS[t])
-    edges = [0., -0., 1., -1., .5, -.5, 1.5, 2.5, -2.5, 30., -30., 95., -95., 150., -150., float(info.tiny) / 4, float(info.max), np.inf, -np.inf, np.nan]
+    edges = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -2.5,
+        30.0,
+        -30.0,
+        95.0,
+        -95.0,
+        150.0,
+        -150.0,
+        float(info.tiny) / 4,
+        float(info.max),
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
     values = np.concatenate([rng.standard_normal(400) * 3, rng.uniform(-1, 1, 200), np.array(edges)]).astype(FLOATS[t])
     rng.shuffle(values)
     return values
@@ -61,7 +118,9 @@ def test_unary(library: HostLibrary, name: str, t: str) -> None:
     x = floats(t, 1)
     with np.errstate(all='ignore'):
         expected = UNARY[name](x.astype(np.float64) if name == 'erf' else x.astype(np.longdouble))
-    assert close(run_elementwise(library, f'{name}_{t}', FLOATS[t], x), expected, t, 3 if name in ('sigmoid', 'softplus') else 2)
+    assert close(
+        run_elementwise(library, f'{name}_{t}', FLOATS[t], x), expected, t, 3 if name in ('sigmoid', 'softplus') else 2
+    )
 
 
 @pytest.mark.parametrize('t', FLOATS)
@@ -88,8 +147,10 @@ def ints(t: str, seed: int) -> tuple[Array, Array]:
     info = np.iinfo(INTS[t])
     edge = np.array([info.min, info.max, -1, 0, 1, 7, -7, 2, -2], INTS[t])
     pairs = np.array(np.meshgrid(edge, edge)).reshape(2, -1)
-    return (np.concatenate([rng.integers(-50, 50, 300).astype(INTS[t]), pairs[0]]),
-            np.concatenate([rng.integers(-9, 9, 300).astype(INTS[t]), pairs[1]]))
+    return (
+        np.concatenate([rng.integers(-50, 50, 300).astype(INTS[t]), pairs[0]]),
+        np.concatenate([rng.integers(-9, 9, 300).astype(INTS[t]), pairs[1]]),
+    )
 
 
 @pytest.mark.parametrize('t', INTS)
@@ -101,7 +162,12 @@ def test_integer_division(library: HostLibrary, t: str) -> None:
         wraps = (x == np.iinfo(x.dtype).min) & (y == -1)
         truncated = np.where((y == 0) | wraps, np.where(wraps, x, 0), (x - toward_zero) // np.where(y == 0, 1, y))
     quotient = np.where(wraps, x, quotient)
-    for name, expected in (('floordiv', quotient), ('floormod', remainder), ('truncmod', toward_zero), ('truncdiv', truncated)):
+    for name, expected in (
+        ('floordiv', quotient),
+        ('floormod', remainder),
+        ('truncmod', toward_zero),
+        ('truncdiv', truncated),
+    ):
         assert (run_elementwise(library, f'{name}_{t}', INTS[t], x, y) == expected).all(), name
 
 

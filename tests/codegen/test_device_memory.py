@@ -1,4 +1,5 @@
 """Vector accesses, async copies, shared memory, ldmatrix and mma on `host`, against NumPy."""
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,20 +9,28 @@ from taskc.codegen.host_library import HostFault, HostLibrary
 
 LOADS = ('ld', 'ld_nc', 'ld_cg')
 STORES = ('st', 'st_cg')
-SHAPES = [(t, w) for t in ('i8', 'f16', 'f32', 'f64') for w in (1, 2, 4, 8, 16) if np.dtype(DTYPES[t]).itemsize * w <= 16]
+SHAPES = [
+    (t, w) for t in ('i8', 'f16', 'f32', 'f64') for w in (1, 2, 4, 8, 16) if np.dtype(DTYPES[t]).itemsize * w <= 16
+]
 
 
 def vector_kernel(load: str, store: str, t: str, w: int) -> str:
     """Thread i moves vector i + start; odd vectors are predicated off at the load, every fifth at the store."""
-    return kernel(f'{load}_{store}_{t}_{w}', f'const {t}* x, {t}* y, int start, int n',
-                  f'  int i = thread_x(); {t} v[{w}];\n'
-                  f'  {load}<{t}, {w}>(v, x + start + i * {w}, i < n && i % 2 == 0);\n'
-                  f'  {store}<{t}, {w}>(y + i * {w}, v, i < n && i % 5 != 0);')
+    return kernel(
+        f'{load}_{store}_{t}_{w}',
+        f'const {t}* x, {t}* y, int start, int n',
+        f'  int i = thread_x(); {t} v[{w}];\n'
+        f'  {load}<{t}, {w}>(v, x + start + i * {w}, i < n && i % 2 == 0);\n'
+        f'  {store}<{t}, {w}>(y + i * {w}, v, i < n && i % 5 != 0);',
+    )
 
 
 def copy_kernel(size: int) -> str:
     """Two groups of async copies; every third thread's are predicated off. x points past its end there: never read."""
-    return kernel(f'copy_{size}', 'const u8* x, u8* y', f'''
+    return kernel(
+        f'copy_{size}',
+        'const u8* x, u8* y',
+        f"""
   SMEM(s); int i = thread_x(); bool on = i % 3 != 0;
   cp_async<{size}>(s + i * {size}, on ? x + i * {size} : x + (1 << 30), on);
   cp_async_commit();
@@ -32,7 +41,8 @@ def copy_kernel(size: int) -> str:
   cp_async_wait<0>();
   barrier();
   int j = 127 - i;
-  for (int b = 0; b < {size}; ++b) y[(128 + i) * {size} + b] = s[(128 + j) * {size} + b];''')
+  for (int b = 0; b < {size}; ++b) y[(128 + i) * {size} + b] = s[(128 + j) * {size} + b];""",
+    )
 
 
 def mma_kernel(t: str, k: int) -> str:
@@ -44,35 +54,57 @@ def mma_kernel(t: str, k: int) -> str:
     else:
         pair = 'auto pair = [](u16 low, u16 high) { return low | u32(high) << 16; };'
         part = 'pair(A[{r} * 16 + {c}].bits, A[{r} * 16 + {c} + 1].bits)'
-        a = pair + 'u32 a[4] = {' + ', '.join(part.format(r=r, c=c) for c in ('2 * t', '(2 * t + 8)') for r in ('g', '(g + 8)')) + '};'
-        b = 'u32 b[2] = {' + ', '.join(f'pair(B[({c}) * 8 + g].bits, B[({c} + 1) * 8 + g].bits)' for c in ('2 * t', '2 * t + 8')) + '};'
-    return kernel(f'mma_{t}', f'const {t}* A, const {t}* B, const f32* C, f32* D', f'''
+        a = (
+            pair
+            + 'u32 a[4] = {'
+            + ', '.join(part.format(r=r, c=c) for c in ('2 * t', '(2 * t + 8)') for r in ('g', '(g + 8)'))
+            + '};'
+        )
+        b = (
+            'u32 b[2] = {'
+            + ', '.join(f'pair(B[({c}) * 8 + g].bits, B[({c} + 1) * 8 + g].bits)' for c in ('2 * t', '2 * t + 8'))
+            + '};'
+        )
+    return kernel(
+        f'mma_{t}',
+        f'const {t}* A, const {t}* B, const f32* C, f32* D',
+        f"""
   int g = lane_id() / 4, t = lane_id() % 4; {a} {b}
   float d[4] = {{C[g * 8 + 2 * t], C[g * 8 + 2 * t + 1], C[(g + 8) * 8 + 2 * t], C[(g + 8) * 8 + 2 * t + 1]}};
   {name}(d, a, b);
   D += warp_id() * 128;
-  D[g * 8 + 2 * t] = d[0]; D[g * 8 + 2 * t + 1] = d[1]; D[(g + 8) * 8 + 2 * t] = d[2]; D[(g + 8) * 8 + 2 * t + 1] = d[3];''')
+  D[g * 8 + 2 * t] = d[0]; D[g * 8 + 2 * t + 1] = d[1];
+  D[(g + 8) * 8 + 2 * t] = d[2]; D[(g + 8) * 8 + 2 * t + 1] = d[3];""",
+    )
 
 
 def ldmatrix_kernel(tiles: int, form: str) -> str:
     """Rows of tiles of 8 x 8 from shared memory; thread l writes its registers."""
-    return kernel(f'tiles_{tiles}{form}', 'const u16* x, u32* y', f'''
+    return kernel(
+        f'tiles_{tiles}{form}',
+        'const u16* x, u32* y',
+        f"""
   SMEM(s); int l = thread_x();
   for (int i = l; i < {tiles} * 64; i += 32) ((u16*)s)[i] = x[i];
   barrier();
   u32 d[{tiles}];
   ldmatrix_x{tiles}{form}(d, s + l % {8 * tiles} * 16);
-  for (int i = 0; i < {tiles}; ++i) y[l * {tiles} + i] = d[i];''')
+  for (int i = 0; i < {tiles}; ++i) y[l * {tiles} + i] = d[i];""",
+    )
 
 
 @pytest.fixture(scope='module')
 def library(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
     kernels = [vector_kernel(load, 'st', t, w) for load in LOADS for t, w in SHAPES]
     kernels += [vector_kernel('ld', 'st_cg', t, w) for t, w in SHAPES]
-    kernels += [copy_kernel(size) for size in (1, 2, 4, 8, 16)] + [mma_kernel(t, k) for t, k in (('f16', 16), ('bf16', 16), ('u32', 8))]
+    kernels += [copy_kernel(size) for size in (1, 2, 4, 8, 16)] + [
+        mma_kernel(t, k) for t, k in (('f16', 16), ('bf16', 16), ('u32', 8))
+    ]
     kernels += [ldmatrix_kernel(tiles, form) for tiles in (2, 4) for form in ('', '_trans')]
-    kernels += [kernel('tf32', 'const f32* x, u32* y', 'y[thread_x()] = f32_to_tf32(x[thread_x()]);'),
-                kernel('shared', 'f32* y, u64* at', 'SMEM(s); y[thread_x()] = ((f32*)s)[thread_x()]; *at = (u64)s;')]
+    kernels += [
+        kernel('tf32', 'const f32* x, u32* y', 'y[thread_x()] = f32_to_tf32(x[thread_x()]);'),
+        kernel('shared', 'f32* y, u64* at', 'SMEM(s); y[thread_x()] = ((f32*)s)[thread_x()]; *at = (u64)s;'),
+    ]
     return builder(tmp_path_factory)(*kernels)
 
 
@@ -87,7 +119,9 @@ def test_vectors(library: HostLibrary, load: str, store: str) -> None:
         i = np.arange(n * w) // w
         assert (y == np.where(i % 5 == 0, 3, np.where(i % 2 == 0, x, 0)).astype(x.dtype)).all(), (t, w)
         if w > 1:
-            with pytest.raises(HostFault, match=rf'kernel {load}_{store}_{t}_{w}, block \(0,0,0\), thread \d+: misaligned access'):
+            with pytest.raises(
+                HostFault, match=rf'kernel {load}_{store}_{t}_{w}, block \(0,0,0\), thread \d+: misaligned access'
+            ):
                 library.launch(f'{load}_{store}_{t}_{w}', [x, y, 1, n - 1], [1], 64)
 
 
@@ -123,7 +157,7 @@ def test_mma_tf32_reads_the_upper_19_bits(library: HostLibrary) -> None:
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 8), (8, 8)))
     c, d = rng.standard_normal((16, 8)).astype(np.float32), np.zeros((2, 16, 8), np.float32)
     library.launch('mma_u32', [a.view(np.uint32), b.view(np.uint32), c, d], [1], 64)
-    cut_a, cut_b = ((x.view(np.uint32) & np.uint32(0xffffe000)).view(np.float32).astype(np.float64) for x in (a, b))
+    cut_a, cut_b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64) for x in (a, b))
     assert np.abs(d - (cut_a @ cut_b + c)).max() < 1e-5
     assert np.abs(d - (a.astype(np.float64) @ b + c)).max() > 1e-4
 
@@ -140,21 +174,21 @@ def test_mma_carries_nan_and_infinity(library: HostLibrary) -> None:
 def test_conversion_to_tf32_rounds_ties_away(library: HostLibrary) -> None:
     rng = np.random.default_rng(5)
     values = rng.standard_normal(1024).astype(np.float32) * 10.0 ** rng.integers(-30, 30, 1024).astype(np.float32)
-    ties = (values.view(np.uint32) & np.uint32(0xffffe000) | np.uint32(0x1000)).view(np.float32)
+    ties = (values.view(np.uint32) & np.uint32(0xFFFFE000) | np.uint32(0x1000)).view(np.float32)
     for x in (values, ties, np.array([0, -0.0, 3.4028235e38, 1e-42, np.inf, -np.inf] * 100, np.float32)):
         y = np.zeros(512, np.uint32)
         library.launch('tf32', [x, y], [1], 512)
-        mantissa, exponent = np.frexp(x[:512].astype(np.float64))
+        _, exponent = np.frexp(x[:512].astype(np.float64))
         exponent = np.maximum(exponent, -125)  # subnormals keep the spacing of the least normal number
         with np.errstate(invalid='ignore'):
             scaled = np.ldexp(x[:512].astype(np.float64), 11 - exponent)
-            expected = np.ldexp(np.sign(scaled) * np.floor(np.abs(scaled) + .5), exponent - 11)
+            expected = np.ldexp(np.sign(scaled) * np.floor(np.abs(scaled) + 0.5), exponent - 11)
             expected = np.where(np.isfinite(x[:512]), expected, x[:512])
         with np.errstate(over='ignore'):
             assert (y.view(np.float32) == expected.astype(np.float32)).all()
     y = np.zeros(32, np.uint32)
     library.launch('tf32', [np.full(32, np.nan, np.float32), y], [1], 32)
-    assert np.isnan((y & np.uint32(0xffffe000)).view(np.float32)).all()
+    assert np.isnan((y & np.uint32(0xFFFFE000)).view(np.float32)).all()
 
 
 @pytest.mark.parametrize('tiles', [2, 4])

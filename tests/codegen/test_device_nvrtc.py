@@ -1,45 +1,29 @@
-"""The same header text under NVRTC: every intrinsic compiles for sm_80 and sm_90a without a warning; errors; many at once."""
+"""The same header text under NVRTC: every intrinsic compiles for sm_80 and sm_90a without a warning; errors; many."""
+
 import re
 import sys
 from typing import Any
 
 import pytest
-from device_support import DTYPES, kernel, text_of
-from test_device_math import BINARY, INTS, UNARY
-from test_device_memory import LOADS, SHAPES, copy_kernel, ldmatrix_kernel, mma_kernel, vector_kernel
-from test_device_sync import CLUSTER, COORDINATES, GRID, HANDOVER, REDUCTIONS, SHUFFLED, SPLIT, VOTES, shuffle_kernel
+from device_everything import EVERYTHING
+from device_support import kernel, text_of
 
 from taskc.codegen import nvrtc
 from taskc.codegen.device import DEVICE_DIR
-from taskc.codegen.nvrtc import CompiledKernel, CompileJob, Usage, compile_cuda, compile_many, excerpt, nvrtc_version, parse_usage
+from taskc.codegen.nvrtc import (
+    CompiledKernel,
+    CompileJob,
+    Usage,
+    compile_cuda,
+    compile_many,
+    excerpt,
+    nvrtc_version,
+    parse_usage,
+)
 from taskc.errors import ToolchainError
 
 pytest.importorskip('cuda.bindings.nvrtc')
 ARCHES = ['sm_80', 'sm_90a']
-
-SCALARS = kernel('scalars', 'f32* x, f64* y, i32* a, i64* b, u32* c, b8* d', '\n'.join(
-    ['  int i = thread_x();']
-    + [f'  x[i] += t_{f}(x[i]); y[i] += t_{f}(y[i]);' for f in UNARY]
-    + [f'  x[i] += t_{f}(x[i], x[i + 1]); y[i] += t_{f}(y[i], y[i + 1]);' for f in BINARY]
-    + [f'  {p}[i] += {f}({p}[i], {p}[i + 1]);' for p in 'ab' for f in ('truncdiv', 'truncmod', 'floordiv', 'floormod', 't_pow', 't_max', 't_min')]
-    + ['  x[i] = t_fma(x[i], x[i], inf_f32()) + nan_f32(); y[i] = t_fma(y[i], y[i], inf_f64()) + nan_f64();',
-       '  c[i] = mulhi(c[i], c[i + 1]) + f32_to_tf32(x[i]); d[i] = t_isnan(x[i]) || t_isinf(x[i]) || t_isnan(y[i]) || t_isinf(y[i]);',
-       '  a[i] = atomic_add(a, 3) + t_abs(a[i]) + t_sign(a[i]) + t_relu(a[i]);']))
-
-
-def cast_kernel(source: str) -> str:
-    parameters = ', '.join(f'{t}* to_{t}' for t in DTYPES)
-    return kernel(f'cast_{source}', f'const {source}* x, {parameters}',
-                  '  int i = thread_x();\n' + '\n'.join(f'  to_{t}[i] = cast<{t}>(x[i]);' for t in DTYPES)
-                  + '\n  to_f32[i] += to_f32[i + 1] + ::to_f32(x[i]); to_f16[i + 1] = from_f32<f16>(::to_f32(to_bf16[0]));')
-
-
-EVERYTHING = text_of(
-    SCALARS, *map(cast_kernel, DTYPES), *(vector_kernel(load, 'st', t, w) for load in LOADS for t, w in SHAPES),
-    *(vector_kernel('ld', 'st_cg', t, w) for t, w in SHAPES), *map(copy_kernel, (1, 2, 4, 8, 16)),
-    *(mma_kernel(t, k) for t, k in (('f16', 16), ('bf16', 16), ('u32', 8))),
-    *(ldmatrix_kernel(tiles, form) for tiles in (2, 4) for form in ('', '_trans')),
-    COORDINATES, HANDOVER, VOTES, REDUCTIONS, SPLIT, CLUSTER, GRID, *map(shuffle_kernel, SHUFFLED))
 
 
 @pytest.fixture(scope='module', params=ARCHES)
@@ -51,8 +35,28 @@ def test_every_intrinsic_is_used() -> None:
     """What the headers define and the text above does not name would never have met NVRTC."""
     headers = '\n'.join(path.read_text() for path in DEVICE_DIR.glob('*.cuh'))
     defined = set(re.findall(r'^(?:template <.*> )?DEV [\w*: ]+?\b(\w+)\(', headers, re.MULTILINE))
-    inner = {'round_f16', 'round_bf16', 'round_to_odd', 'widen', 'saturate', 'bits_as', 'int_pow', 'shared_address', 'global_address',
-             'load_nc', 'load_cg', 'store_cg', 'operator', 'name', 't_', 'threadfence', 'warp_id', 'b8', 'from', 'named_barrier'}
+    inner = {
+        'round_f16',
+        'round_bf16',
+        'round_to_odd',
+        'widen',
+        'saturate',
+        'bits_as',
+        'int_pow',
+        'shared_address',
+        'global_address',
+        'load_nc',
+        'load_cg',
+        'store_cg',
+        'operator',
+        'name',
+        't_',
+        'threadfence',
+        'warp_id',
+        'b8',
+        'from',
+        'named_barrier',
+    }
     assert len(defined) > 60
     assert {name for name in defined - inner if not re.search(rf'\b{name}\b', EVERYTHING)} == set()
 
@@ -63,14 +67,27 @@ def test_everything_compiles_without_warnings_or_spills(everything: CompiledKern
     assert len(everything.usage) == EVERYTHING.count('HOST_ENTRY')
     assert all(0 < u.registers < 255 for u in everything.usage.values())
     # The frames of a vector access would show here if its registers were not kept in registers.
-    assert {name: u.stack_bytes for name, u in everything.usage.items() if name.startswith(('ld', 'copy', 'mma', 'tiles')) and u.stack_bytes} == {}
+    assert {
+        name: u.stack_bytes
+        for name, u in everything.usage.items()
+        if name.startswith(('ld', 'copy', 'mma', 'tiles')) and u.stack_bytes
+    } == {}
 
 
 def test_the_instructions_are_the_meant_ones(everything: CompiledKernel) -> None:
     ptx = (everything.ptx or b'').decode()
-    meant = ['mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32', 'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32',
-             'mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32', 'ldmatrix.sync.aligned.m8n8.x4.trans', 'cp.async.cg.shared.global',
-             'ld.global.nc.v4', 'ld.global.cg.v4', 'st.global.cg.v4', 'max.NaN.f32', 'bar.arrive']
+    meant = [
+        'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32',
+        'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32',
+        'mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32',
+        'ldmatrix.sync.aligned.m8n8.x4.trans',
+        'cp.async.cg.shared.global',
+        'ld.global.nc.v4',
+        'ld.global.cg.v4',
+        'st.global.cg.v4',
+        'max.NaN.f32',
+        'bar.arrive',
+    ]
     dependent = ['griddepcontrol.wait', 'griddepcontrol.launch_dependents', 'barrier.cluster.wait', 'mapa.u64']
     assert [i for i in meant if i not in ptx] == []
     assert [i for i in dependent if (i in ptx) != (everything.arch == 'sm_90a')] == []
@@ -78,14 +95,21 @@ def test_the_instructions_are_the_meant_ones(everything: CompiledKernel) -> None
 
 def test_arithmetic_is_exact_and_keeps_subnormals() -> None:
     """The bodies of exp and its like use approximate steps by design; plain arithmetic must not."""
-    ptx = compile_cuda(text_of(kernel('k', 'f32* x', 'x[0] = t_sqrt(x[1]) + x[2] / x[3] * x[4];')), 'sm_80', 'k', ptx=True).ptx
+    ptx = compile_cuda(
+        text_of(kernel('k', 'f32* x', 'x[0] = t_sqrt(x[1]) + x[2] / x[3] * x[4];')), 'sm_80', 'k', ptx=True
+    ).ptx
     assert ptx is not None and b'sqrt.rn.f32' in ptx and b'div.rn.f32' in ptx and b'fma.rn.f32' in ptx
     assert b'.ftz' not in ptx and b'approx' not in ptx
 
 
 def test_numbers_of_one_kernel_and_of_all() -> None:
     few = kernel('few', 'f32* x', '*x = 1;')
-    many = kernel('many', 'f32* x', 'f32 v[64]; for (int i = 0; i < 64; ++i) v[i] = x[i]; barrier(); for (int i = 0; i < 64; ++i) x[i] = v[63 - i] + v[i];')
+    many = kernel(
+        'many',
+        'f32* x',
+        'f32 v[64]; for (int i = 0; i < 64; ++i) v[i] = x[i]; barrier(); for (int i = 0; i < 64; ++i) '
+        'x[i] = v[63 - i] + v[i];',
+    )
     one, both = compile_cuda(text_of(few, many), 'sm_80', 'few'), compile_cuda(text_of(few, many), 'sm_80', 'pair')
     assert one.registers == one.usage['few'].registers < both.registers == both.usage['many'].registers
     assert one.ptx is None and one.name == 'few' and set(one.usage) == {'few', 'many'}
@@ -95,13 +119,15 @@ def test_usage_is_read_from_the_log() -> None:
     log = """ptxas info    : Compiling entry function 'k' for 'sm_80'
 ptxas info    : Function properties for k
 ptxas         .     48 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
-ptxas info    : Used 32 registers, used 1 barriers, 48 bytes cumulative stack size, 1088 bytes smem, 372 bytes cmem[0]"""
+ptxas info    : Used 32 registers, used 1 barriers, 1088 bytes smem, 372 bytes cmem[0]"""
     assert parse_usage(log) == {'k': Usage(32, 84, 48, 1088)}
 
 
 def test_an_error_shows_the_log_and_the_line() -> None:
     text = text_of(kernel('bad', 'f32* x', '  x[0] = 1;\n  x[1] = no_such_thing;\n  x[2] = 2;'))
-    with pytest.raises(ToolchainError, match=r'(?s)could not compile bad for sm_80.*no_such_thing.*\n +4 \|   x\[1\] = no_such_thing;') as error:
+    with pytest.raises(
+        ToolchainError, match=r'(?s)could not compile bad for sm_80.*no_such_thing.*\n +4 \|   x\[1\] = no_such_thing;'
+    ) as error:
         compile_cuda(text, 'sm_80', 'bad')
     assert error.value.exit_code == 7
     with pytest.raises(ToolchainError, match='sm_1234'):
@@ -116,14 +142,20 @@ def test_many_at_once() -> None:
     results = compile_many(jobs, 3, lambda index, _: done.append(index))
     assert sorted(done) == list(range(6))
     for i, result in enumerate(results):
-        assert isinstance(result, ToolchainError) if i == 3 else isinstance(result, CompiledKernel) and result.name == f'k{i}'
+        assert (
+            isinstance(result, ToolchainError)
+            if i == 3
+            else isinstance(result, CompiledKernel) and result.name == f'k{i}'
+        )
     again = compile_many(jobs[:1], 1)[0]
-    assert isinstance(again, CompiledKernel) and isinstance(results[0], CompiledKernel) and again.cubin == results[0].cubin
+    assert (
+        isinstance(again, CompiledKernel) and isinstance(results[0], CompiledKernel) and again.cubin == results[0].cubin
+    )
 
 
 def test_missing_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     nvrtc._nvrtc.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setitem(sys.modules, 'cuda.bindings', None)
+    monkeypatch.setitem(sys.modules, 'cuda.bindings.nvrtc', None)
     try:
         with pytest.raises(ToolchainError, match='pip install "nvidia-cuda-nvrtc'):
             compile_cuda('', 'sm_80', 'k')
@@ -136,6 +168,7 @@ def test_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def refuse() -> Any:
         raise RuntimeError('libnvrtc.so.13: cannot open')
+
     nvrtc._nvrtc.cache_clear()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(bindings, 'nvrtcVersion', refuse)
     try:
@@ -147,4 +180,3 @@ def test_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_version() -> None:
     assert nvrtc_version()[0] >= 13
-    assert set(INTS) == {'i32', 'i64'}

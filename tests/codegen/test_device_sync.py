@@ -1,4 +1,5 @@
-"""Barriers, warp-wide calls, counters between blocks, clusters and cooperative grids, in ascending and shuffled order."""
+"""Barriers, warp-wide calls, counters between blocks, clusters and whole grids, in ascending and shuffled order."""
+
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,14 +10,22 @@ from taskc.codegen.host_library import HostLibrary
 
 SHUFFLED = ('i32', 'u32', 'i64', 'u64', 'f32', 'f64')
 
-COORDINATES = kernel('coordinates', 'int* y', '''
+COORDINATES = kernel(
+    'coordinates',
+    'int* y',
+    """
   if (thread_x() != 5) return;
   int b = block_x() + grid_x() * (block_y() + grid_y() * block_z()), *p = y + b * 8;
-  p[0] = block_x(), p[1] = block_y(), p[2] = block_z(), p[3] = grid_x(), p[4] = grid_y(), p[5] = grid_z(), p[6] = block_threads();
-  p[7] = cluster_rank() + 100 * cluster_size();''')
+  p[0] = block_x(), p[1] = block_y(), p[2] = block_z(), p[3] = grid_x(), p[4] = grid_y(), p[5] = grid_z();
+  p[6] = block_threads();
+  p[7] = cluster_rank() + 100 * cluster_size();""",
+)
 
 # Each warp sums; then named barriers carry values from the first half of the block to the second and back.
-HANDOVER = kernel('handover', 'int* y', '''
+HANDOVER = kernel(
+    'handover',
+    'int* y',
+    """
   SMEM(base); int* s = (int*)base; int i = thread_x(), half = block_threads() / 2;
   grid_dependency_wait();
   if (i < half) {
@@ -27,53 +36,80 @@ HANDOVER = kernel('handover', 'int* y', '''
     named_barrier(3, half); s[i - half] = v * 10 + s[i == half ? block_threads() - 1 : i - 1];
     named_barrier(2, block_threads()); y[i] = v;
   }
-  grid_dependency_launch();''')
+  grid_dependency_launch();""",
+)
 
-VOTES = kernel('votes', 'const int* x, int* y', '''
+VOTES = kernel(
+    'votes',
+    'const int* x, int* y',
+    """
   int v = x[thread_x()];
   u32 odd = ballot(v & 1); bool some = any(v > 90), every = all(v >= 0);
   syncwarp();
-  y[thread_x()] = (odd >> lane_id() & 1) + 2 * some + 4 * every;''')
+  y[thread_x()] = (odd >> lane_id() & 1) + 2 * some + 4 * every;""",
+)
 
-REDUCTIONS = kernel('reductions', 'const f32* x, f32* y', '''
+REDUCTIONS = kernel(
+    'reductions',
+    'const f32* x, f32* y',
+    """
   float v = x[thread_x()], *p = y + thread_x() * 5;
-  p[0] = warp_sum(v), p[1] = warp_max(v), p[2] = warp_min(v), p[3] = warp_sum<8>(v), p[4] = warp_max<4>(v);''')
+  p[0] = warp_sum(v), p[1] = warp_max(v), p[2] = warp_min(v), p[3] = warp_sum<8>(v), p[4] = warp_max<4>(v);""",
+)
 
 # Sums of slices by many blocks; the last one adds the partial sums in order. Launched twice with the same counter.
-SPLIT = kernel('split', 'const f32* x, f32* partial, int* counter, f32* y, int parts', '''
+SPLIT = kernel(
+    'split',
+    'const f32* x, f32* partial, int* counter, f32* y, int parts',
+    """
   SMEM(base); int* flag = (int*)base; int i = thread_x();
   float v[1]; ld<f32, 1>(v, x + block_x() * 128 + i, true);
   st_cg<f32, 1>(partial + block_x() * 128 + i, v, true);
   if (!last_block(counter, parts, flag)) return;
   float sum = 0;
   for (int p = 0; p < parts; ++p) { ld_cg<f32, 1>(v, partial + p * 128 + i, true); sum += v[0]; }
-  y[i] = sum;''')
+  y[i] = sum;""",
+)
 
-CLUSTER = kernel('cluster', 'int* y', '''
+CLUSTER = kernel(
+    'cluster',
+    'int* y',
+    """
   SMEM(base); int* s = (int*)base; int i = thread_x();
   s[i] = 1000 * block_x() + i;
   cluster_sync();
   int next = (cluster_rank() + 1) % cluster_size();
   y[block_x() * block_threads() + i] = cluster_shared(s, next)[i];
-  cluster_sync();''')
+  cluster_sync();""",
+)
 
-GRID = kernel('grid', 'int* x, int* y, u32* counter', '''
+GRID = kernel(
+    'grid',
+    'int* x, int* y, u32* counter',
+    """
   int n = grid_x() * block_threads(), i = block_x() * block_threads() + thread_x();
   for (int round = 0; round < 3; ++round) {
     x[i] = i + round; grid_barrier(counter);
     y[round * n + i] = x[n - 1 - i]; grid_barrier(counter);
-  }''')
+  }""",
+)
 
 
 def shuffle_kernel(t: str) -> str:
-    return kernel(f'shuffle_{t}', f'const {t}* x, {t}* y', f'''
+    return kernel(
+        f'shuffle_{t}',
+        f'const {t}* x, {t}* y',
+        f"""
   {t} v = x[thread_x()], *p = y + thread_x() * 4;
-  p[0] = shfl(v, 7), p[1] = shfl_xor(v, 5), p[2] = shfl_down(v, 3), p[3] = shfl(v, (lane_id() * 7) & 31);''')
+  p[0] = shfl(v, 7), p[1] = shfl_xor(v, 5), p[2] = shfl_down(v, 3), p[3] = shfl(v, (lane_id() * 7) & 31);""",
+    )
 
 
 @pytest.fixture(scope='module')
 def built(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
-    return builder(tmp_path_factory)(COORDINATES, HANDOVER, VOTES, REDUCTIONS, SPLIT, CLUSTER, GRID, *map(shuffle_kernel, SHUFFLED))
+    return builder(tmp_path_factory)(
+        COORDINATES, HANDOVER, VOTES, REDUCTIONS, SPLIT, CLUSTER, GRID, *map(shuffle_kernel, SHUFFLED)
+    )
 
 
 @pytest.fixture(params=[0, 1, 2, 77])
@@ -85,7 +121,9 @@ def library(built: HostLibrary, request: pytest.FixtureRequest) -> Iterator[Host
 
 @pytest.mark.parametrize('cluster', [(1, 1, 1), (2, 1, 1), (1, 3, 2)])
 @pytest.mark.parametrize('cooperative', [False, True])
-def test_every_block_runs_once_with_its_coordinates(library: HostLibrary, cluster: tuple[int, int, int], cooperative: bool) -> None:
+def test_every_block_runs_once_with_its_coordinates(
+    library: HostLibrary, cluster: tuple[int, int, int], cooperative: bool
+) -> None:
     y = np.full((4, 3, 4, 8), -1, np.int32)
     library.launch('coordinates', [y], (4, 3, 4), 40, cluster=cluster, cores=2, cooperative=cooperative)
     z, by, x = np.indices((4, 3, 4))
@@ -118,7 +156,10 @@ def test_votes(library: HostLibrary) -> None:
     y = np.zeros(96, np.int32)
     library.launch('votes', [x, y], [1], 96)
     warps = x.reshape(3, 32)
-    assert (y.reshape(3, 32) == (warps & 1) + 2 * (warps > 90).any(1, keepdims=True) + 4 * (warps >= 0).all(1, keepdims=True)).all()
+    assert (
+        y.reshape(3, 32)
+        == (warps & 1) + 2 * (warps > 90).any(1, keepdims=True) + 4 * (warps >= 0).all(1, keepdims=True)
+    ).all()
 
 
 def test_reductions(library: HostLibrary) -> None:
@@ -129,7 +170,14 @@ def test_reductions(library: HostLibrary) -> None:
 
     def groups(width: int, reduce: np.ufunc) -> np.ndarray:
         return np.repeat(reduce.reduce(x.astype(np.float64).reshape(-1, width), axis=1), width)
-    expected = [groups(32, np.add), groups(32, np.maximum), groups(32, np.minimum), groups(8, np.add), groups(4, np.maximum)]
+
+    expected = [
+        groups(32, np.add),
+        groups(32, np.maximum),
+        groups(32, np.minimum),
+        groups(8, np.add),
+        groups(4, np.maximum),
+    ]
     assert np.allclose(y, np.stack(expected, 1), rtol=1e-5, atol=1e-6, equal_nan=True)
     assert np.isnan(y[32:, :3]).all() and np.isnan(y).sum() == 32 * 3 + 8 + 4
 

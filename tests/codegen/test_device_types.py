@@ -1,4 +1,5 @@
-"""Conversions against NumPy: all 65,536 patterns of both halves, rounding at and beside every midpoint, and every cast."""
+"""Conversions against NumPy: all 65,536 patterns of both halves, rounding at and beside midpoints, and every cast."""
+
 import platform
 from fractions import Fraction
 
@@ -49,8 +50,10 @@ def test_rounding_to_half_at_and_beside_every_midpoint(halves: HostLibrary, half
     below, above = np.nextafter(middle, source(-np.inf)), np.nextafter(middle, source(np.inf))
     down, up = finite[:-1], finite[1:]
     even = np.where(down.astype(HALVES[half]).view(np.uint16) & 1 == 0, down, up)
-    got = [run_elementwise(halves, f'{half}_from_{"f32" if source is np.float32 else "f64"}', HALVES[half], x)
-           for x in (values, below, middle, above)]
+    got = [
+        run_elementwise(halves, f'{half}_from_{"f32" if source is np.float32 else "f64"}', HALVES[half], x)
+        for x in (values, below, middle, above)
+    ]
     assert same_floats(got[0], values)
     real = down != up  # not the pair of zeros
     assert (got[1].astype(source)[real] == down[real]).all()
@@ -67,7 +70,8 @@ def test_rounding_to_half_past_the_ends(halves: HostLibrary, half: str) -> None:
     assert same_floats(got, np.array([np.inf, -np.inf, top, np.inf, -np.inf, np.inf, np.nan]))
 
 
-# ---- every cast ----------------------------------------------------------------------------------------------------------
+# ---- every cast -----------------------------------------------------------------------------------------------------
+
 
 def samples(dtype: str) -> Array:
     rng = np.random.default_rng(7)
@@ -78,10 +82,45 @@ def samples(dtype: str) -> Array:
         small = rng.integers(max(info.min, -300), min(info.max, 300), 101)
         wide = rng.integers(info.min, info.max, 101, dtype=DTYPES[dtype], endpoint=True)
         return np.concatenate([small.astype(DTYPES[dtype]), wide, np.array([0, 1, info.min, info.max], DTYPES[dtype])])
-    edges = [0, -0.0, .5, -.5, .999, -.999, 1.5, -1.5, 127.7, 128, -128.9, -129, 255.5, 256, -1, 32767.9, 32768, -32769, 65535.9,
-             65519.99, 65520, 2.**31, -2.**31, 2.**31 - 1, 2.**32, 2.**63, -2.**63, 2.**64, 1e300, -1e300, 6e-8, 2.9e-8, 1e-40,
-             np.inf, -np.inf, np.nan]
-    many = rng.standard_normal(201) * 10. ** rng.integers(-6, 20, 201)
+    edges = [
+        0,
+        -0.0,
+        0.5,
+        -0.5,
+        0.999,
+        -0.999,
+        1.5,
+        -1.5,
+        127.7,
+        128,
+        -128.9,
+        -129,
+        255.5,
+        256,
+        -1,
+        32767.9,
+        32768,
+        -32769,
+        65535.9,
+        65519.99,
+        65520,
+        2.0**31,
+        -(2.0**31),
+        2.0**31 - 1,
+        2.0**32,
+        2.0**63,
+        -(2.0**63),
+        2.0**64,
+        1e300,
+        -1e300,
+        6e-8,
+        2.9e-8,
+        1e-40,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
+    many = rng.standard_normal(201) * 10.0 ** rng.integers(-6, 20, 201)
     with np.errstate(over='ignore'):
         return np.concatenate([many, np.array(edges, np.float64)]).astype(DTYPES[dtype])
 
@@ -100,7 +139,7 @@ def _nearest_bf16(values: Array) -> Array:
         if not np.isfinite(float(value)) or abs(float(value)) > 3.38e38:
             result[i] = np.float64(value).astype(ml_dtypes.bfloat16).view(np.uint16)
             continue
-        candidates = [c for c in (center - 1, center, center + 1) if 0 <= c < 65536 and c & 0x7fff <= 0x7f7f]
+        candidates = [c for c in (center - 1, center, center + 1) if 0 <= c < 65536 and c & 0x7FFF <= 0x7F7F]
         exact = Fraction(value)
         floats = {c: Fraction(float(np.array(c, np.uint16).view(ml_dtypes.bfloat16))) for c in candidates}
         result[i] = min(candidates, key=lambda c: (abs(floats[c] - exact), c & 1, c != center))
@@ -113,8 +152,16 @@ def cast_reference(x: Array, source: str, target: str) -> Array:
         return x.astype(np.float64) != 0 if source in ('bf16', 'f16') else x != 0
     if target[0] in 'iu' and source in ('f16', 'bf16', 'f32', 'f64'):
         info = np.iinfo(to)
-        wide = [0 if np.isnan(v) else info.max if v == np.inf else info.min if v == -np.inf else
-                min(max(int(v), info.min), info.max) for v in x.astype(np.float64).tolist()]
+        wide = [
+            0
+            if np.isnan(v)
+            else info.max
+            if v == np.inf
+            else info.min
+            if v == -np.inf
+            else min(max(int(v), info.min), info.max)
+            for v in x.astype(np.float64).tolist()
+        ]
         return np.array(wide, dtype=to)
     if target == 'bf16' and source in ('f64', 'i32', 'u32', 'i64', 'u64'):
         return nearest_bf16(x)
@@ -124,7 +171,9 @@ def cast_reference(x: Array, source: str, target: str) -> Array:
 
 @pytest.fixture(scope='module')
 def casts(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
-    return builder(tmp_path_factory)(*(elementwise(f'{a}_{b}', [a], b, f'cast<{b}>(x)') for a in DTYPES for b in DTYPES))
+    return builder(tmp_path_factory)(
+        *(elementwise(f'{a}_{b}', [a], b, f'cast<{b}>(x)') for a in DTYPES for b in DTYPES)
+    )
 
 
 @pytest.mark.parametrize('source', DTYPES)
@@ -134,7 +183,7 @@ def test_cast(casts: HostLibrary, source: str, target: str) -> None:
     got, expected = run_elementwise(casts, f'{source}_{target}', DTYPES[target], x), cast_reference(x, source, target)
     if target in ('f16', 'bf16', 'f32', 'f64'):
         if target == 'bf16' and source in ('i64', 'u64'):  # rounded twice above 2**53, as documented
-            exact = np.abs(x.astype(np.float64)) < 2.**53
+            exact = np.abs(x.astype(np.float64)) < 2.0**53
             got, expected = got[exact], expected[exact]
         assert same_floats(got, expected)
     else:

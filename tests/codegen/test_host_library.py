@@ -1,4 +1,5 @@
 """Building and loading host libraries: what they export, two in one process, guard pages, the cache, errors."""
+
 import gc
 import os
 import subprocess
@@ -7,14 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from device_everything import EVERYTHING
 from device_support import builder, kernel, text_of
 
 from taskc.codegen import hostcc
-from taskc.codegen.host_library import HostFault, HostLibrary
+from taskc.codegen.host_library import HostFault
 from taskc.codegen.hostcc import compile_host, host_fingerprint
 from taskc.errors import ToolchainError
 
-FILL = 'SMEM(s); ((f32*)s)[thread_x()] = {0}; barrier(); if (block_x() == 3) named_barrier(1, block_threads()); y[block_x() * 64 + thread_x()] = ((f32*)s)[63 - thread_x()];'
+FILL = """
+  SMEM(s); ((f32*)s)[thread_x()] = {0}; barrier();
+  if (block_x() == 3) named_barrier(1, block_threads());
+  y[block_x() * 64 + thread_x()] = ((f32*)s)[63 - thread_x()];"""
 FAULT = kernel('fault', 'f32* y', 'if (block_x() == 2) *(volatile int*)16 = 1;')
 
 
@@ -44,6 +49,7 @@ def test_two_libraries_with_the_same_names_in_one_process(tmp_path_factory: pyte
                     wrong.append(str(fault))
             if not (y == value).all():
                 wrong.append(f'{value}: {y}')
+
     threads = [threading.Thread(target=work, args=(value,)) for value in (1.5, 2.5, 1.5)]
     for thread in threads:
         thread.start()
@@ -73,16 +79,26 @@ def test_only_the_interface_is_exported(tmp_path: Path, opt: str) -> None:
     out = tmp_path / 'a' / 'x.so'
     compile_host({'first': text_of(fill(1)), 'second/odd name': text_of(FAULT)}, out, opt=opt, jobs=1)
     assert os.listdir(out.parent) == ['x.so']
-    defined = subprocess.run(['nm', '-D', '--defined-only', str(out)], capture_output=True, text=True, check=True).stdout
+    defined = subprocess.run(
+        ['nm', '-D', '--defined-only', str(out)], capture_output=True, text=True, check=True
+    ).stdout
     assert {line.split()[-1] for line in defined.splitlines()} == {
-        'taskc_launch_fill', 'taskc_launch_fault', 'taskc_host_error', 'taskc_host_set_order', 'taskc_host_alloc',
-        'taskc_host_alloc_aligned', 'taskc_host_free'}
+        'taskc_launch_fill',
+        'taskc_launch_fault',
+        'taskc_host_error',
+        'taskc_host_set_order',
+        'taskc_host_alloc',
+        'taskc_host_alloc_aligned',
+        'taskc_host_free',
+    }
     needed = subprocess.run(['readelf', '-d', str(out)], capture_output=True, text=True, check=True).stdout
     assert 'libstdc++' not in needed and 'libgcc' not in needed
 
 
 @pytest.mark.parametrize(('size', 'align'), [(1, 1), (400, 1), (400, 16), (4096, 1), (4100, 256), (0, 16), (7, 8)])
-def test_guarded_arrays_end_at_an_unreadable_page(tmp_path_factory: pytest.TempPathFactory, size: int, align: int) -> None:
+def test_guarded_arrays_end_at_an_unreadable_page(
+    tmp_path_factory: pytest.TempPathFactory, size: int, align: int
+) -> None:
     library = builder(tmp_path_factory)(kernel('peek', 'const u8* x, u8* y, int at', 'y[0] = x[at];'))
     data = np.random.default_rng(1).integers(0, 255, size, np.uint8)
     x, y = library.guarded(data, align), np.zeros(1, np.uint8)
@@ -98,16 +114,20 @@ def test_guarded_arrays_end_at_an_unreadable_page(tmp_path_factory: pytest.TempP
 
 
 def test_scalar_arguments_keep_their_types(tmp_path_factory: pytest.TempPathFactory) -> None:
-    library = builder(tmp_path_factory)(kernel('sum', 'f64* y, int a, float b, i64 c, u8 d, f64 e', '*y = f64(a) + b + c + d + e;'))
+    library = builder(tmp_path_factory)(
+        kernel('sum', 'f64* y, int a, float b, i64 c, u8 d, f64 e', '*y = f64(a) + b + c + d + e;')
+    )
     y = np.zeros(1)
-    library.launch('sum', [y, -3, .5, np.int64(2**40), np.uint8(200), np.float64(.125)], [1], 1)
-    assert y[0] == -3 + .5 + 2**40 + 200 + .125
+    library.launch('sum', [y, -3, 0.5, np.int64(2**40), np.uint8(200), np.float64(0.125)], [1], 1)
+    assert y[0] == -3 + 0.5 + 2**40 + 200 + 0.125
 
 
 def test_warnings_in_the_headers_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are compiled without warnings; the headers themselves are held to more."""
-    monkeypatch.setattr(hostcc, 'KERNEL_FLAGS', (*(f for f in hostcc.KERNEL_FLAGS if f != '-w'), '-Wall', '-Wextra', '-Werror'))
-    compile_host({'k': text_of(fill(1))}, tmp_path / 'x.so', jobs=1)
+    monkeypatch.setattr(
+        hostcc, 'KERNEL_FLAGS', (*(f for f in hostcc.KERNEL_FLAGS if f != '-w'), '-Wall', '-Wextra', '-Werror')
+    )
+    compile_host({'everything': EVERYTHING}, tmp_path / 'x.so', jobs=1)
 
 
 def test_compiler_errors_show_the_command_and_the_message(tmp_path: Path) -> None:
