@@ -12,6 +12,7 @@ from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Rows, Statistic, Store
 from taskc.ir.value import Hole, Tensor, Value, call
 from taskc.ops.constants import number
+from taskc.ops.known import normal_axis, plain_integers
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 from taskc.ops.rows import split_rows
 
@@ -36,7 +37,7 @@ class ArgExtreme(Op):
         return (TensorType(I64, (*x.shape[: self.axis], *(1,) * self.keepdims, *x.shape[self.axis + 1 :])),)
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
-        x = np.asarray(ins[0])
+        x = plain_integers(np.asarray(ins[0]))
         find = np.argmax if self.kind == "max" else np.argmin
         out = np.asarray(find(np.flip(x, self.axis) if self.last else x, axis=self.axis, keepdims=self.keepdims), np.int64)
         return (x.shape[self.axis] - 1 - out if self.last else out,)
@@ -56,10 +57,8 @@ class ArgExtreme(Op):
 
 
 def _read(r: Reading, kind: str) -> str:
-    rank, given = r.type(r.inputs[0]).rank, r.int_("axis", 0)
-    if not -rank <= given < rank:
-        r.bad(f"axis {given} does not fit rank {rank}")
-    return r.add(ArgExtreme(kind, given % rank, bool(r.int_("keepdims", 1)), bool(r.int_("select_last_index", 0))), r.inputs[0])
+    axis = normal_axis(r, r.int_("axis", 0), r.type(r.inputs[0]).rank)
+    return r.add(ArgExtreme(kind, axis, bool(r.int_("keepdims", 1)), bool(r.int_("select_last_index", 0))), r.inputs[0])
 
 
 @onnx_reader("ArgMax")

@@ -14,8 +14,9 @@ from taskc.ir.task import Attention as AttentionTask
 from taskc.ir.task import Store, axis
 from taskc.ir.value import Hole, Tensor
 from taskc.ops.broadcast import broadcast_load, broadcast_shapes
-from taskc.ops.constants import scalar, widened
+from taskc.ops.constants import widened
 from taskc.ops.elementwise import Elementwise
+from taskc.ops.known import scalar
 from taskc.ops.matmul import accumulator
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taskc.ir.convert import stored_as
 from taskc.ir.expr import Var
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Reduce, Tensor, call, guard, inside
-from taskc.ops.constants import apply, known_floats, stored, widened
 from taskc.ops.channels import per_channel
+from taskc.ops.constants import apply, known_floats, widened
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 
 
@@ -30,7 +31,7 @@ def _read_batch_norm(r: Reading) -> str:
     scale, bias, mean, var = known
     if scale is not None and bias is not None and mean is not None and var is not None:
         factor = scale / np.sqrt(var + epsilon)
-        mul, add = (r.constant(stored(v, x.dtype), x.dtype) for v in (factor, bias - mean * factor))
+        mul, add = (r.constant(stored_as(v, x.dtype), x.dtype) for v in (factor, bias - mean * factor))
     else:
         mul = apply(r, "div", r.inputs[1], apply(r, "sqrt", apply(r, "add", r.inputs[4], epsilon)))
         add = apply(r, "sub", r.inputs[2], apply(r, "mul", r.inputs[3], mul))

@@ -1,56 +1,25 @@
-"""Constants that readers make, and the arithmetic types of references."""
+"""Numbers in readers, tasks and references: constants of a value's type, indices as numbers, wide arithmetic types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from taskc.ir.dtype import BF16, DType
+from taskc.ir.convert import values_of
+from taskc.ir.dtype import DType
 from taskc.ir.expr import Index
 from taskc.ir.graph import Array
 from taskc.ir.value import Const, Number, Value, call
 from taskc.ops.elementwise import Elementwise
+from taskc.ops.known import scalar
 from taskc.ops.registry import Reading
-
-
-def stored(values: ArrayLike, dtype: DType) -> Array:
-    """`values` rounded once to `dtype`, in the NumPy type that holds it (bfloat16: its bits in uint16)."""
-    if dtype != BF16:
-        return np.asarray(values).astype(dtype.numpy)
-    single = np.asarray(values).astype(np.float32)
-    bits = single.view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.where(np.isnan(single), np.uint16(0x7FC0), rounded)
-
-
-def numbers(array: Array, dtype: DType) -> Array:
-    """The values of a stored float or integer constant, exact in float64 (64-bit integers aside)."""
-    if dtype == BF16:
-        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return array.astype(np.float64)
 
 
 def known_floats(r: Reading, value: str) -> Array | None:
     """The contents of a float value as float64, or None where they are not known at compile time."""
     array = r.contents(value)
-    return None if array is None or array.dtype == object else numbers(array, r.type(value).dtype)
-
-
-def known_ints(r: Reading, value: str) -> tuple[int, ...] | None:
-    """The contents of an integer value as a flat tuple, or None where some are not plain numbers at compile time."""
-    array = r.contents(value)
-    if array is None:
-        return None
-    flat: list[object] = list(array.reshape(-1))
-    return tuple(int(x) for x in flat if isinstance(x, (int, np.integer))) if all(
-        isinstance(x, (int, np.integer)) for x in flat) else None
-
-
-def scalar(r: Reading, value: float, dtype: DType) -> str:
-    """A constant without dims, rounded to `dtype`."""
-    return r.constant(stored(value, dtype), dtype)
+    return None if array is None or array.dtype == object else values_of(array, r.type(value).dtype).astype(np.float64)
 
 
 def widened(array: Array | None) -> Array:

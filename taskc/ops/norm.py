@@ -14,6 +14,8 @@ from taskc.ir.task import Rows, Statistic, Store, axis
 from taskc.ir.value import Const, Dim, Hole, Tensor, Value, call
 from taskc.ops.broadcast import broadcast_load, broadcast_shapes
 from taskc.ops.constants import apply, widened
+from taskc.ops.known import normal_axes as axes_of
+from taskc.ops.known import normal_axis
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 from taskc.ops.rows import mean_of, normal_axes, split_rows
 
@@ -200,10 +202,7 @@ class LpNorm(Op):
 
 
 def _axis(r: Reading, default: int) -> int:
-    rank, given = r.type(r.inputs[0]).rank, r.int_("axis", default)
-    if not -rank <= given < rank:
-        r.bad(f"axis {given} does not fit rank {rank}")
-    return given % rank
+    return normal_axis(r, r.int_("axis", default), r.type(r.inputs[0]).rank)
 
 
 def _one_output(r: Reading) -> None:
@@ -251,10 +250,8 @@ def _read_group_norm(r: Reading) -> str:
 
 @onnx_reader("MeanVarianceNormalization")
 def _read_mean_variance(r: Reading) -> str:
-    axes, rank = r.ints("axes", (0, 2, 3)), r.type(r.inputs[0]).rank
-    if any(not -rank <= a < rank for a in axes):
-        r.bad(f"axes {list(axes)} do not fit rank {rank}")
-    return r.add(MeanVarianceNorm(normal_axes(axes, rank)), r.inputs[0])
+    axes = axes_of(r, r.ints("axes", (0, 2, 3)), r.type(r.inputs[0]).rank)
+    return r.add(MeanVarianceNorm(tuple(sorted(axes))), r.inputs[0])
 
 
 @onnx_reader("LpNormalization")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,7 @@ KINDS = ("max", "average", "lp")
 
 def lowest(dtype: DType) -> float | int:
     """What no maximum prefers to a value of the type: minus infinity, or the smallest integer."""
-    return -np.inf if dtype.is_float else int(np.iinfo(dtype.numpy).min)
+    return -np.inf if dtype.is_float else int(np.iinfo(dtype.numpy_name).min)
 
 
 @dataclass(frozen=True)

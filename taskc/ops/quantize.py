@@ -59,7 +59,7 @@ class Quantize(Op):
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
         x, scale = widened(ins[0]), widened(ins[1])
-        info = np.iinfo(self.to.numpy)
+        info = np.iinfo(self.to.numpy_name)
         with np.errstate(all="ignore"):
             out = np.round(x / _reshaped(scale, x.ndim, self.axis))
         if len(ins) > 2 and ins[2] is not None:
@@ -69,7 +69,7 @@ class Quantize(Op):
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Map:
         x, scale, zero = (*ins, None)[:3]
         assert x is not None and scale is not None
-        axes, dtype, info = _axes(x.shape), x.dtype.compute, np.iinfo(self.to.numpy)
+        axes, dtype, info = _axes(x.shape), x.dtype.compute, np.iinfo(self.to.numpy_name)
         index = tuple(a.var for a in axes)
         value = call("round", call("div", x.at(*index), _along(scale, index, self.axis)))
         if zero is not None:
@@ -92,10 +92,11 @@ class Dequantize(Op):
         return (TensorType(scale.dtype, x.shape),)
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
-        x, scale = np.asarray(ins[0]).astype(np.int64), widened(ins[1])
-        if len(ins) > 2 and ins[2] is not None:
-            x = x - _reshaped(ins[2], x.ndim, self.axis).astype(np.int64)
-        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(np.asarray(ins[1]).dtype),)
+        given, zero = np.asarray(ins[1]), ins[2] if len(ins) > 2 else None
+        x, scale = np.asarray(ins[0]).astype(np.int64), widened(given)
+        if zero is not None:
+            x = x - _reshaped(zero, x.ndim, self.axis).astype(np.int64)
+        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(given.dtype),)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Map:
         x, scale, zero = (*ins, None)[:3]
@@ -146,7 +147,6 @@ def _read_dequantize(r: Reading) -> str:
     return r.add(Dequantize(_read_axis(r)), *r.inputs)
 
 
-@onnx_reader("DynamicQuantizeLinear")
 @onnx_reader("QLinearConv")
 @onnx_reader("QLinearMatMul")
 @onnx_reader("ConvInteger")

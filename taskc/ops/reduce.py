@@ -13,7 +13,8 @@ from taskc.ir.expr import maximum, minimum
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Rows, Statistic, Store
 from taskc.ir.value import Cast, Const, Dim, Hole, Tensor, Value, call
-from taskc.ops.constants import known_ints, widened
+from taskc.ops.constants import widened
+from taskc.ops.known import known_ints
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 from taskc.ops.rows import mean_of, normal_axes, split_rows
 
@@ -142,11 +143,9 @@ def _statistics(name: str, kind: Kind, dtype: DType, columns: Dim) -> tuple[tupl
 def _axes(r: Reading) -> tuple[int, ...]:
     """The axes of a reduction node: an attribute or an input; none means all, unless noop_with_empty_axes is set."""
     rank = r.type(r.inputs[0]).rank
-    axes: tuple[int, ...] | None = r.ints("axes", ())
+    axes = r.ints("axes", ())
     if r.has_input(1):
-        axes = known_ints(r, r.inputs[1])
-        if axes is None:
-            r.unsupported("axes that are not known at compile time")
+        axes = known_ints(r, 1, "list of axes")
     if not axes:
         return () if r.int_("noop_with_empty_axes", 0) else tuple(range(rank))
     try:

@@ -9,7 +9,7 @@ from math import lcm
 import numpy as np
 
 from taskc.ir.value import Dim
-from taskc.ops.constants import known_floats, known_ints
+from taskc.ops.known import known, known_ints
 from taskc.ops.registry import Reading, onnx_reader
 from taskc.ops.resize import IDENTITY, Resize, Step
 
@@ -68,10 +68,10 @@ def _step(r: Reading, kind: str, transform: str, mode: str, scale: Fraction, ext
     return Step(scale.numerator, scale.denominator, a, b, c)
 
 
-def _with_scales(r: Reading, value: str, kind: str, transform: str, mode: str, cubic_a: float = -0.75) -> str:
-    x, scales = r.type(r.inputs[0]), known_floats(r, value)
-    if scales is None:
-        r.unsupported("scales that are not known at compile time")
+def _with_scales(r: Reading, position: int, kind: str, transform: str, mode: str, cubic_a: float = -0.75) -> str:
+    x, scales = r.type(r.inputs[0]), known(r, position, "scales")
+    if scales.dtype == object:
+        r.unsupported("its scales depend on symbolic dims; fix them with --dim NAME=SIZE")
     rational = [_rational(float(s)) for s in scales.reshape(-1)]
     return _add(r, kind, transform, mode, cubic_a, _on_axes(r, rational, Fraction(1)), (None,) * x.rank)
 
@@ -99,11 +99,9 @@ def _add(r: Reading, kind: str, transform: str, mode: str, cubic_a: float, scale
     return r.inputs[0] if all(s.is_identity for s in steps) else r.add(Resize(kind, steps, cubic_a), r.inputs[0])
 
 
-def _with_sizes(r: Reading, value: str, kind: str, transform: str, mode: str, cubic_a: float) -> str:
-    x, known = r.type(r.inputs[0]), known_ints(r, value)
-    if known is None:
-        r.unsupported("sizes that are not known at compile time; give scales instead")
-    wanted = _on_axes(r, [Fraction(k) for k in known], Fraction(-1))
+def _with_sizes(r: Reading, kind: str, transform: str, mode: str, cubic_a: float) -> str:
+    x, given_sizes = r.type(r.inputs[0]), known_ints(r, 3, "sizes")
+    wanted = _on_axes(r, [Fraction(k) for k in given_sizes], Fraction(-1))
     scales: list[Fraction] = []
     for extent, n in zip(x.shape, wanted, strict=True):
         if n >= 0 and not isinstance(extent, int):
@@ -136,16 +134,16 @@ def _read_resize(r: Reading) -> str:
         r.bad(f"mode is {kind!r}; it must be nearest, linear or cubic")
     cubic_a = r.float_("cubic_coeff_a", -0.75)
     if r.has_input(3):
-        return _with_sizes(r, r.inputs[3], kind, transform, mode, cubic_a)
+        return _with_sizes(r, kind, transform, mode, cubic_a)
     if not r.has_input(2):
         r.bad("neither scales nor sizes are given")
-    return _with_scales(r, r.inputs[2], kind, transform, mode, cubic_a)
+    return _with_scales(r, 2, kind, transform, mode, cubic_a)
 
 
 @onnx_reader("Resize", since=10)
 @onnx_reader("Upsample", since=9)
 def _read_upsample(r: Reading) -> str:
-    return _with_scales(r, r.inputs[1], _old_kind(r), "asymmetric", _SIMPLE)
+    return _with_scales(r, 1, _old_kind(r), "asymmetric", _SIMPLE)
 
 
 @onnx_reader("Upsample", since=7)
@@ -162,6 +160,5 @@ def _old_kind(r: Reading) -> str:
 
 
 @onnx_reader("GridSample")
-@onnx_reader("AffineGrid")
 def _refuse(r: Reading) -> str:
-    r.unsupported(f"{r.op_type}: positions that depend on data")
+    r.unsupported("it reads at positions that depend on data")
