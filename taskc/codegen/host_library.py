@@ -4,7 +4,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,8 @@ class HostFault(TaskcError):
 
 
 class _Config(ctypes.Structure):
-    _fields_ = [('grid', ctypes.c_int * 3), ('cluster', ctypes.c_int * 3), ('threads', ctypes.c_int), ('smem', ctypes.c_int),
-                ('cores', ctypes.c_int), ('cooperative', ctypes.c_int)]
+    _fields_ = (('grid', ctypes.c_int * 3), ('cluster', ctypes.c_int * 3), ('threads', ctypes.c_int),
+                ('smem', ctypes.c_int), ('cores', ctypes.c_int), ('cooperative', ctypes.c_int))
 
 
 class _Loaded:
@@ -78,7 +78,7 @@ class HostLibrary:
             raise MemoryError(f'{array.nbytes} bytes that end at a guard page')
         memory = (ctypes.c_char * array.nbytes).from_address(address)
         weakref.finalize(memory, _free, self._loaded, address)
-        copy: npt.NDArray[Scalar] = np.ndarray(array.shape, array.dtype, memory)
+        copy: npt.NDArray[Scalar] = np.ndarray(array.shape, array.dtype, memoryview(memory).cast('B'))
         copy[...] = array
         return copy
 
@@ -90,7 +90,7 @@ def _argument(value: Array | np.generic | int | float) -> Array:
             raise HostFault('an array argument must lie in memory in row-major order')
         return np.array(value.ctypes.data, np.uint64)
     if isinstance(value, np.generic):
-        return np.array(value)
+        return np.array(cast('np.generic[Any]', value))
     if isinstance(value, int):
         return np.array(value, np.int32)
     return np.array(value, np.float32)

@@ -22,28 +22,62 @@ CHEAP = frozenset({"add", "sub", "mul", "neg", "relu", "abs", "min", "max", "whe
 
 def partition(units: Sequence[Unit], kept: frozenset[str]) -> list[Unit]:
     """The groups in execution order. `kept` names the tensors that must exist (graph outputs)."""
-    groups = _join_epilogues(list(units), kept)
+    groups = _join_light(list(units), kept)
+    groups = _join_epilogues(groups, kept)
     groups = _join_prologues(groups, kept)
     return in_order(groups)
+
+
+# ---- elementwise chains ---------------------------------------------------------------------------------------------
+
+
+def _join_light(units: list[Unit], kept: frozenset[str]) -> list[Unit]:
+    """An injective Map whose only reader is one too disappears into it; readers first, so that diamonds close."""
+    for unit in reversed(units):
+        if not is_light(unit.task):
+            continue
+        reader = _only_reader(unit, [u for u in units if u is not unit], kept)
+        if reader is None or not is_light(reader.task) or _repeats_work(unit, reader) is not None:
+            continue
+        joined = _inline(reader, unit)
+        units = [joined if u is reader else u for u in units if u is not unit]
+    return units
+
+
+def _repeats_work(unit: Unit, reader: Unit) -> str | None:
+    """Why computing the unit's elements inside the reader costs more than it saves, or None."""
+    own, store = unit.task, unit.task.stores[0]
+    assert isinstance(own, Map) and isinstance(reader.task, Map)
+    if len(own.stores) != 1 or _axes_of(own, store) is None:
+        return "it writes only a part of its tensor"
+    if is_view(store.value):
+        return None
+    costly = sorted({v.function for v in walk(store.value) if isinstance(v, Call)} - CHEAP)
+    read = {v for s in reader.task.stores for v in walk(s.value) if isinstance(v, Load) and v.tensor == store.tensor}
+    for load in read:
+        solved = invert(reader.task.axes, load.index, load.tensor.shape, [0] * len(load.index))
+        if isinstance(solved, Refusal) and costly:
+            return f"{', '.join(costly)} would be computed again: {solved.reason}"
+    return None
 
 
 # ---- epilogues ------------------------------------------------------------------------------------------------------
 
 
 def _join_epilogues(units: list[Unit], kept: frozenset[str]) -> list[Unit]:
-    """Each unit takes up the single reader of its result, again and again."""
+    """Each anchor takes up the single reader of its result, again and again."""
     done: list[Unit] = []
     left = units
     while left:
         unit, left = left[0], left[1:]
-        if is_light(unit.task) and _will_join_before(unit, done + left):
+        if is_light(unit.task):
             done.append(unit)
             continue
         while True:
             reader = _only_reader(unit, done + left, kept)
             if reader is None:
                 break
-            joined = join_epilogue(unit, reader, _writers(done + left, reader))
+            joined = join_epilogue(unit, reader)
             if isinstance(joined, Refusal):
                 unit = replace(unit, refused=(*unit.refused, f"{' + '.join(reader.source)} as epilogue: {joined.reason}"))
                 break
@@ -59,16 +93,6 @@ def is_light(task: Task) -> bool:
     return isinstance(task, Map) and not any(isinstance(v, Reduce) for s in task.stores for v in walk(s.value))
 
 
-def _will_join_before(unit: Unit, others: Sequence[Unit]) -> bool:
-    """A pure view in front of an anchor rides on its loads: better than growing an elementwise kernel out of it."""
-    task = unit.task
-    if not (isinstance(task, Map) and all(is_view(s.value) for s in task.stores)):
-        return False
-    out = outputs(task)[0]
-    readers = [u for u in others if out in inputs(u.task)]
-    return bool(readers) and all(not isinstance(u.task, Map) for u in readers)
-
-
 def _only_reader(unit: Unit, others: Sequence[Unit], kept: frozenset[str]) -> Unit | None:
     """The one unit that reads the unit's only result, where nothing else needs it."""
     stores = unit.task.stores
@@ -80,15 +104,7 @@ def _only_reader(unit: Unit, others: Sequence[Unit], kept: frozenset[str]) -> Un
     return readers[0] if len(readers) == 1 and not writers else None
 
 
-def _writers(units: Sequence[Unit], reader: Unit) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for u in units:
-        for t in outputs(u.task):
-            found[t.name] = found.get(t.name, 0) + 1
-    return {t.name: found.get(t.name, 0) for t in outputs(reader.task)}
-
-
-def join_epilogue(unit: Unit, reader: Unit, writers: dict[str, int]) -> Unit | Refusal:
+def join_epilogue(unit: Unit, reader: Unit) -> Unit | Refusal:
     """The unit with `reader` computed in place of storing its result."""
     if not is_light(reader.task):
         return Refusal("it reduces: it anchors a kernel of its own")
@@ -158,7 +174,7 @@ def _why_not_prologue(unit: Unit, reader: Unit, readers: int) -> str | None:
         return "it writes only a part of its tensor"
     view = is_view(store.value)
     if is_light(reader.task):
-        return None if view or readers == 1 else f"{readers} readers would each compute it"
+        return _repeats_work(unit, reader) if view or readers == 1 else f"{readers} readers would each compute it"
     if isinstance(reader.task, Map):
         return None if view else "each element would be computed for every window it is in"
     if isinstance(reader.task, Rows):

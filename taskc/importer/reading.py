@@ -31,6 +31,10 @@ class NodeReading:
     def op_type(self) -> str:
         return self.node.op_type
 
+    @property
+    def declared_outputs(self) -> int:
+        return len(self.node.output)
+
     def has_input(self, position: int) -> bool:
         return position < len(self.inputs) and bool(self.inputs[position])
 
