@@ -21,6 +21,7 @@ class Case:
     opset: int = 21
     domain: str = ""
     tolerance: float = 0.0  # besides the dtype's
+    outputs: int = 1  # of the node; the first is compared
 
     def __str__(self) -> str:
         shown = ",".join(f"{k}={v}" for k, v in self.attributes.items()).replace(" ", "")
@@ -218,6 +219,7 @@ def other() -> list[Case]:
              {"axis": -2}, opset=13),
         Case("DequantizeLinear", (RNG.integers(0, 256, (3, 5)).astype(np.uint8), s(0.3)[0], np.array(128, np.uint8)),
              {}, opset=10),
+        Case("DynamicQuantizeLinear", (x,), {}, opset=11, outputs=3),  # by ONNX's own function body
         Case("DequantizeLinear", (RNG.integers(-9999, 9999, (3, 5)).astype(np.int32), s(0.3)[0]), {}),
     ]
 
