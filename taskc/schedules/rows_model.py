@@ -87,7 +87,7 @@ def access(task: Rows, s: Shape, sizes: Mapping[str, int]) -> tuple[int, float, 
     near = _step(address, moving.var.name, sizes) == 1
     sectors = 1.0 if near else min(4.0, 32 / size / 2) if _step(address, still.var.name, sizes) == 1 else 32 / size
     if near and got < s.width:
-        sectors = 1.0 + 0.15 * s.width / got  # neighbours read in turn: the cache serves them, at a price
+        sectors = 1.0 + 0.25 * s.width / got  # neighbours are read in turn: caches serve loads, but stores write part of a sector
     return size + others, max(1.0, sectors), s.width // got
 
 
