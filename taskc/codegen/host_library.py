@@ -20,8 +20,8 @@ class HostFault(TaskcError):
 
 
 class _Config(ctypes.Structure):
-    _fields_ = [('grid', ctypes.c_int * 3), ('cluster', ctypes.c_int * 3), ('threads', ctypes.c_int), ('smem', ctypes.c_int),
-                ('cores', ctypes.c_int), ('cooperative', ctypes.c_int)]
+    _fields_ = (('grid', ctypes.c_int * 3), ('cluster', ctypes.c_int * 3), ('threads', ctypes.c_int),
+                ('smem', ctypes.c_int), ('cores', ctypes.c_int), ('cooperative', ctypes.c_int))
 
 
 class _Loaded:
@@ -67,7 +67,10 @@ class HostLibrary:
             raise HostFault(self._loaded.dll.taskc_host_error().decode(errors='replace'))
 
     def set_order(self, seed: int) -> None:
-        """0: ascending order of threads and blocks; else the shuffled order of that seed."""
+        """0: ascending order of threads and blocks; else the shuffled order of that seed.
+
+        Even seeds keep warps about in step, odd ones let them drift apart; each shows races that the other hides.
+        """
         self._loaded.dll.taskc_host_set_order(seed)
 
     def guarded(self, array: npt.NDArray[Scalar], align: int = 1) -> npt.NDArray[Scalar]:
@@ -78,7 +81,7 @@ class HostLibrary:
             raise MemoryError(f'{array.nbytes} bytes that end at a guard page')
         memory = (ctypes.c_char * array.nbytes).from_address(address)
         weakref.finalize(memory, _free, self._loaded, address)
-        copy: npt.NDArray[Scalar] = np.ndarray(array.shape, array.dtype, memory)
+        copy: npt.NDArray[Scalar] = np.ndarray(array.shape, array.dtype, memoryview(memory).cast('B'))
         copy[...] = array
         return copy
 
@@ -90,7 +93,7 @@ def _argument(value: Array | np.generic | int | float) -> Array:
             raise HostFault('an array argument must lie in memory in row-major order')
         return np.array(value.ctypes.data, np.uint64)
     if isinstance(value, np.generic):
-        return np.array(value)
+        return np.array(value)  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, int):
         return np.array(value, np.int32)
     return np.array(value, np.float32)

@@ -1,10 +1,10 @@
 """Kernel texts -> one shared library for the `host` machine, with the machine's runtime inside.
 
-A library exports `taskc_launch_NAME` for each kernel and the functions of `device/taskc_host.h`, nothing else, so that any
-number of them live in one process. It is built for the CPU it is built on (`-march=native`) unless told otherwise.
+A library exports `taskc_launch_NAME` for each kernel and the functions of `device/taskc_host.h`, nothing else, so that
+any number of them live in one process. It is built for the CPU it is built on (`-march=native`) unless told otherwise.
 
-Flags, and why: products are contracted into fused multiply-adds (GCC's default), as NVRTC does, so results may differ in
-the last bits between CPUs with and without them; -fno-strict-aliasing because vector accesses pun types; never
+Flags, and why: products are contracted into fused multiply-adds (GCC's default), as NVRTC does, so results may differ
+in the last bits between CPUs with and without them; -fno-strict-aliasing because vector accesses pun types; never
 -ffast-math; -fstack-clash-protection so that a large frame meets its guard page instead of jumping over it.
 """
 import hashlib
@@ -41,7 +41,8 @@ def compile_host(texts: Mapping[str, str], out: Path, *, opt: str = '-O1', march
         raise ToolchainError('no kernel text to compile for host')
     compiler = _compiler()
     flags = (*COMMON_FLAGS, *_march_flags(march))
-    with tempfile.TemporaryDirectory(prefix='taskc-host-') as folder, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+    with (tempfile.TemporaryDirectory(prefix='taskc-host-') as folder,
+          ThreadPoolExecutor(jobs or os.cpu_count()) as pool):
         runtime = _runtime_objects(compiler, flags, pool)
         commands: list[list[str]] = []
         objects: list[str] = []
@@ -114,7 +115,8 @@ def _cpu() -> str:
         lines = Path('/proc/cpuinfo').read_text().splitlines()
     except OSError:
         return os.uname().machine
-    return '\n'.join(sorted({line for line in lines if line.startswith(('flags', 'Features', 'model name', 'CPU part'))}))
+    told = ('flags', 'Features', 'model name', 'CPU part')
+    return '\n'.join(sorted({line for line in lines if line.startswith(told)}))
 
 
 @lru_cache

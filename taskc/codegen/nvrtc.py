@@ -1,4 +1,4 @@
-"""Kernel text -> cubin through NVRTC, with what ptxas says about registers and spills. Needs no GPU and no CUDA toolkit.
+"""Kernel text -> cubin through NVRTC, with what ptxas says of registers and spills. Needs no GPU and no CUDA toolkit.
 
 The text's only include, taskc_device.cuh, is handed over in memory; no header of NVIDIA's is needed. Default flags keep
 IEEE arithmetic: no fast-math, no flush to zero, exact division and square root.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -65,14 +66,17 @@ def compile_cuda(text: str, arch: str, name: str, *, ptx: bool = False, extra: S
     """
     nvrtc = _nvrtc()
     headers = device_headers()
-    program = _call(nvrtc.nvrtcCreateProgram(text.encode(), f'{name}.cu'.encode(), len(headers),
-                                             [body.encode() for body in headers.values()], [h.encode() for h in headers]))
+    program = _call(nvrtc.nvrtcCreateProgram(
+        text.encode(), f'{name}.cu'.encode(), len(headers),
+        [body.encode() for body in headers.values()], [header.encode() for header in headers]))
     try:
         options = [option.encode() for option in (f'--gpu-architecture={arch}', *FLAGS, *extra)]
         status = nvrtc.nvrtcCompileProgram(program, len(options), options)[0]
-        log = _bytes(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b'\0 \n').decode(errors='replace')
+        raw = _bytes(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        log = raw.rstrip(b'\0 \n').decode(errors='replace')
         if int(status):
-            raise ToolchainError(f'NVRTC could not compile {name} for {arch} ({status.name}):\n{log}\n{excerpt(text, name, log)}')
+            raise ToolchainError(
+                f'NVRTC could not compile {name} for {arch} ({status.name}):\n{log}\n{excerpt(text, name, log)}')
         cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
         ptx_text = _bytes(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b'\0') if ptx else None
     finally:
@@ -152,7 +156,7 @@ def excerpt(text: str, name: str, log: str, around: int = 2) -> str:
 def _nvrtc() -> ModuleType:
     """cuda-bindings' module, once it has found its library: imported here so that all else works without the wheels."""
     try:
-        from cuda.bindings import nvrtc
+        nvrtc = import_module('cuda.bindings.nvrtc')
     except ImportError as error:
         raise ToolchainError(f'compiling for a GPU needs cuda-bindings and NVRTC ({error}): {INSTALL}') from error
     try:

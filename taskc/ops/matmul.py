@@ -14,7 +14,9 @@ from taskc.ir.task import Contraction, Store, axis
 from taskc.ir.value import Hole, Tensor
 from taskc.ops.broadcast import broadcast_load, broadcast_shapes
 from taskc.ops.elementwise import Elementwise
+from taskc.ops.known import scalar
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
+from taskc.ops.reshape import Reshape
 
 
 def accumulator(dtype: DType) -> DType:
@@ -69,24 +71,34 @@ class MatMul(Op):
 
 @onnx_reader("MatMul")
 def _read_matmul(r: Reading) -> str:
-    from_vector = [len(r.type(i).shape) == 1 for i in r.inputs]
-    if any(from_vector):
-        r.unsupported("a vector operand")
-    return r.add(MatMul(), *r.inputs)
+    """A vector operand gets a dim of 1, which the result loses again."""
+    a, b = r.inputs
+    row, column = r.type(a).rank == 1, r.type(b).rank == 1
+    if row:
+        a = r.add(Reshape((1, *r.type(a).shape)), a)
+    if column:
+        b = r.add(Reshape((*r.type(b).shape, 1)), b)
+    out = r.add(MatMul(), a, b)
+    if not (row or column):
+        return out
+    shape = r.type(out).shape
+    return r.add(Reshape((*shape[:-2], *(() if row else shape[-2:-1]), *(() if column else shape[-1:]))), out)
 
 
 @onnx_reader("Gemm")
 def _read_gemm(r: Reading) -> str:
     """alpha * A' * B' + beta * C, as a product, scales where they are not 1, and an addition."""
+    if any(r.type(i).rank != 2 for i in r.inputs[:2]):
+        r.bad("its operands must be matrices")
     out = r.add(MatMul(bool(r.int_("transA", 0)), bool(r.int_("transB", 0))), *r.inputs[:2])
     dtype = r.type(out).dtype
     alpha, beta = r.float_("alpha", 1.0), r.float_("beta", 1.0)
     if alpha != 1:
-        out = r.add(Elementwise("mul"), out, r.constant(np.array(alpha, dtype.numpy), dtype))
+        out = r.add(Elementwise("mul"), out, scalar(r, alpha, dtype))
     if r.has_input(2) and beta != 0:
         c = r.inputs[2]
         if beta != 1:
-            c = r.add(Elementwise("mul"), c, r.constant(np.array(beta, dtype.numpy), dtype))
+            c = r.add(Elementwise("mul"), c, scalar(r, beta, dtype))
         out = r.add(Elementwise("add"), out, c)
     return out
 

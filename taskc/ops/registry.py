@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import NoReturn, Protocol
 
+import taskc.ops
 from taskc.ir.dtype import DType
 from taskc.ir.graph import Array, Op, TensorType
 
@@ -27,7 +30,15 @@ class Reading(Protocol):
         ...
 
     @property
-    def output_count(self) -> int: ...
+    def output_count(self) -> int:
+        """The outputs that a reader must give: those up to the last one that something uses."""
+        ...
+
+    @property
+    def declared_outputs(self) -> int:
+        """The outputs the node lists, used or not."""
+        ...
+
     def has_input(self, position: int) -> bool: ...
     def type(self, value: str) -> TensorType: ...
     def contents(self, value: str) -> Array | None:
@@ -40,6 +51,10 @@ class Reading(Protocol):
 
     def add_many(self, op: Op, *inputs: str) -> tuple[str, ...]: ...
     def constant(self, array: Array, dtype: DType | None = None) -> str: ...
+    def indices(self, values: Array, dtype: DType) -> str:
+        """A value known only at run time from the symbols: `values` is an object array of ints and index expressions."""
+        ...
+
     def has(self, attribute: str) -> bool: ...
     def int_(self, attribute: str, default: int | None = None) -> int: ...
     def float_(self, attribute: str, default: float | None = None) -> float: ...
@@ -47,6 +62,11 @@ class Reading(Protocol):
     def ints(self, attribute: str, default: Sequence[int] | None = None) -> tuple[int, ...]: ...
     def floats(self, attribute: str, default: Sequence[float] | None = None) -> tuple[float, ...]: ...
     def tensor(self, attribute: str) -> Array: ...
+    def tensor_dtype(self, attribute: str) -> DType: ...
+    def dtype(self, attribute: str, default: DType | None = None) -> DType:
+        """The element type that an integer attribute (`to`, `dtype`) names."""
+        ...
+
     def unsupported(self, reason: str) -> NoReturn:
         """Refuses the node: it is valid ONNX that taskc does not handle."""
         ...
@@ -88,6 +108,12 @@ def find_reader(op_type: str, opset: int, domain: str = "") -> Reader | None:
     """The reader for an operator at an opset version, or None."""
     fitting = [r for r in READERS.get((domain, op_type), []) if r.since <= opset]
     return fitting[-1].read if fitting else None
+
+
+def load_operators() -> None:
+    """Imports every module of `taskc.ops`, which registers its readers and examples. A new operator is one new file."""
+    for module in iter_modules(taskc.ops.__path__):
+        import_module(f"taskc.ops.{module.name}")
 
 
 @dataclass(frozen=True)

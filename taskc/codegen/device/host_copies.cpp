@@ -9,8 +9,8 @@ namespace taskc {
 
 void check_shared(Fiber& f, const void* p, int bytes, const char* what) {
   const char* at = (const char*)p;
-  if (at < f.smem || at + bytes > f.smem + f.worker->smem)
-    fail(f, "%s at %ld of a block with %d bytes of shared memory", what, (long)(at - f.smem), f.worker->smem);
+  if (at < f.seen.smem || at + bytes > f.seen.smem + f.worker->smem)
+    fail(f, "%s at %ld of a block with %d bytes of shared memory", what, (long)(at - f.seen.smem), f.worker->smem);
 }
 
 static void grow(CopyQueue& q) {

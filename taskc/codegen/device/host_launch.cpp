@@ -43,12 +43,12 @@ static void start_fiber(Worker& w, Block& b, int thread, int rank, const int* bl
   const Launch& l = *w.launch;
   int warp = b.first_warp + thread / 32, place = warp * 32 + thread % 32;
   Fiber& f = w.fiber[place];
-  f.thread = thread;
-  f.threads = l.config.threads;
-  for (int i = 0; i < 3; ++i) f.block[i] = block[i], f.grid[i] = l.config.grid[i];
-  f.cluster_rank = rank;
-  f.cluster_size = l.cluster_blocks;
-  f.smem = b.smem;
+  f.seen.thread = thread;
+  f.seen.threads = l.config.threads;
+  for (int i = 0; i < 3; ++i) f.seen.block[i] = block[i], f.seen.grid[i] = l.config.grid[i];
+  f.seen.cluster_rank = rank;
+  f.seen.cluster_size = l.cluster_blocks;
+  f.seen.smem = b.smem;
   f.worker = &w;
   f.warp = &w.warp[warp];
   f.home = &b;
@@ -67,7 +67,7 @@ static void start_block(Worker& w, long unit, int index) {
   int threads = l.config.threads, position[3], rank;
   place_block(l, unit, index, position, &rank);
   memset(&b, 0, sizeof b);
-  b.live = threads;
+  b.threads = b.live = threads;
   b.warps = (threads + 31) / 32;
   b.first_warp = index * b.warps;
   size_t room = ((size_t)l.config.smem + 1023) / 1024 * 1024;
@@ -91,10 +91,10 @@ static void start_block(Worker& w, long unit, int index) {
 static void check_slack(Worker& w, Fiber& f) {
   int room = (w.smem + 1023) / 1024 * 1024;
   for (int i = w.smem; i < room; ++i) {
-    if ((unsigned char)f.smem[i] == 0xff) continue;
+    if ((unsigned char)f.seen.smem[i] == 0xff) continue;
     char text[256];
     snprintf(text, sizeof text, "kernel %s, block (%d,%d,%d): something was written at byte %d of %d bytes of shared memory",
-             w.launch->kernel, f.block[0], f.block[1], f.block[2], i, w.smem);
+             w.launch->kernel, f.seen.block[0], f.seen.block[1], f.seen.block[2], i, w.smem);
     return record(*w.launch, text);
   }
 }
@@ -116,7 +116,7 @@ static void run_unit(Worker& w, long unit) {
     w.current = &f;
     describe_fault(w, what, sizeof what);
     w.current = nullptr;
-    snprintf(text, sizeof text, "kernel %s, block (%d,%d,%d), thread %d: %s", l.kernel, f.block[0], f.block[1], f.block[2], f.thread, what);
+    snprintf(text, sizeof text, "kernel %s, block (%d,%d,%d), thread %d: %s", l.kernel, f.seen.block[0], f.seen.block[1], f.seen.block[2], f.seen.thread, what);
     record(*w.launch, text);
   } else {
     for (int i = 0; i < w.blocks; ++i) check_slack(w, w.fiber[w.block[i].first_warp * 32]);
@@ -198,7 +198,7 @@ static int cores_for(const Launch& l) {
 using namespace taskc;
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-taskc_host_thread* taskc_rt_self() { return this_worker->current; }
+taskc_host_thread* taskc_rt_self() { return &this_worker->current->seen; }
 
 EXPORT const char* taskc_host_error(void) { return last_error; }
 EXPORT void taskc_host_set_order(int seed) { __atomic_store_n(&order_seed, seed, __ATOMIC_RELAXED); }

@@ -179,7 +179,7 @@ void describe_fault(Worker& w, char* text, size_t size) {
   } else if (p >= w.stacks && p < w.stacks + w.stacks_bytes) {
     snprintf(text, size, "out of stack: a thread's local variables need more than %zu KB", (STACK - page_size()) / 1024 - 4);
   } else if (p >= w.shared && p < w.shared + w.shared_bytes) {
-    snprintf(text, size, "out of bounds access to shared memory, at byte %ld of %d", (long)(p - w.current->smem), w.smem);
+    snprintf(text, size, "out of bounds access to shared memory, at byte %ld of %d", (long)(p - w.current->seen.smem), w.smem);
   } else {
     snprintf(text, size, "out of bounds access at %p", (const void*)p);
     pthread_mutex_lock(&buffers_lock);

@@ -13,8 +13,8 @@ void fail(Fiber& f, const char* format, ...) {
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  snprintf(text, sizeof text, "kernel %s, block (%d,%d,%d), thread %d: %s", f.worker->launch->kernel, f.block[0],
-           f.block[1], f.block[2], f.thread, what);
+  snprintf(text, sizeof text, "kernel %s, block (%d,%d,%d), thread %d: %s", f.worker->launch->kernel, f.seen.block[0],
+           f.seen.block[1], f.seen.block[2], f.seen.thread, what);
   record(*f.worker->launch, text);
   taskc_fiber_resume(f.worker->own_sp);
   __builtin_unreachable();
@@ -27,12 +27,15 @@ static unsigned draw(Worker& w) {
   return (unsigned)(w.random >> 16);
 }
 
-// Ascending: the next lane of this warp, round and round, then the next warp. Shuffled: any warp, any of its lanes.
+// Ascending: the next lane of this warp, round and round, then the next warp. Shuffled: any lane of any warp; with even
+// seeds the warps advance about in step, with odd ones a warp mostly goes on and leaves the others far behind. Each
+// shows races that the other hides.
 static int next_ready(Worker& w, int warp, int lane) {
   int rotate = lane;
   if (w.launch->seed) {
     unsigned r = draw(w);
-    warp = (int)(r % (unsigned)w.warps);
+    bool stay = w.launch->seed % 2 != 0 && r % 64 != 0;
+    if (!stay) warp = (int)((r >> 6) % (unsigned)w.warps);
     rotate = (int)(r >> 27);
   }
   for (int k = 0; k < w.warps; ++k) {
@@ -137,8 +140,8 @@ using namespace taskc;
 void taskc_rt_barrier(taskc_host_thread* t) {
   Fiber& f = fiber_of(t);
   Block& b = *f.home;
-  if (b.live != f.threads) fail(f, "barrier() that %d of %d threads can never reach: they left", f.threads - b.live, f.threads);
-  if (++b.barriers[0].arrived < f.threads) return wait_in(f, NAMES[0]);
+  if (b.live != f.home->threads) fail(f, "barrier() that %d of %d threads can never reach: they left", f.home->threads - b.live, f.home->threads);
+  if (++b.barriers[0].arrived < f.home->threads) return wait_in(f, NAMES[0]);
   b.barriers[0].arrived = 0;
   release_block(*f.worker, b);
   may_switch(f);
@@ -147,8 +150,8 @@ void taskc_rt_barrier(taskc_host_thread* t) {
 void taskc_rt_named_barrier(taskc_host_thread* t, int id, int threads, int wait) {
   Fiber& f = fiber_of(t);
   if (id < 1 || id > 15) fail(f, "named_barrier(%d): the hardware has 1 to 15 beside barrier()", id);
-  if (threads <= 0 || threads % 32 || threads > f.threads)
-    fail(f, "%s for %d threads: a multiple of 32, at most the block's %d, is needed", NAMES[id], threads, f.threads);
+  if (threads <= 0 || threads % 32 || threads > f.home->threads)
+    fail(f, "%s for %d threads: a multiple of 32, at most the block's %d, is needed", NAMES[id], threads, f.home->threads);
   Barrier& b = f.home->barriers[id];
   if (b.arrived == 0) b.expected = threads;
   if (b.expected != threads) fail(f, "%s for %d threads, which others call for %d", NAMES[id], threads, b.expected);
@@ -171,8 +174,8 @@ void taskc_rt_cluster_sync(taskc_host_thread* t) {
   Cluster& c = *f.home->cluster;
   Worker& w = *f.worker;
   for (int i = 0; i < c.blocks; ++i)
-    if (w.block[c.first_block + i].live != f.threads) fail(f, "cluster_sync() that some threads can never reach: they left");
-  if (++c.arrived < c.blocks * f.threads) return wait_in(f, "cluster_sync()");
+    if (w.block[c.first_block + i].live != f.home->threads) fail(f, "cluster_sync() that some threads can never reach: they left");
+  if (++c.arrived < c.blocks * f.home->threads) return wait_in(f, "cluster_sync()");
   c.arrived = 0;
   for (int i = 0; i < c.blocks; ++i) release_block(w, w.block[c.first_block + i]);
   may_switch(f);
@@ -194,5 +197,5 @@ void* taskc_rt_cluster_shared(taskc_host_thread* t, void* p, int rank) {
   Cluster& c = *f.home->cluster;
   if (rank < 0 || rank >= c.blocks) fail(f, "cluster_shared(): rank %d in a cluster of %d blocks", rank, c.blocks);
   check_shared(f, p, 0, "cluster_shared()");
-  return f.worker->block[c.first_block + rank].smem + ((char*)p - f.smem);
+  return f.worker->block[c.first_block + rank].smem + ((char*)p - f.seen.smem);
 }

@@ -33,9 +33,9 @@ template <class To, class From> DEV To bits_as(From x) {
   return y;
 }
 
-template <class T> struct IsFloat { static constexpr bool value = false; };
-template <> struct IsFloat<float> { static constexpr bool value = true; };
-template <> struct IsFloat<double> { static constexpr bool value = true; };
+template <class T> struct IsFloat { enum : bool { value = false }; };
+template <> struct IsFloat<float> { enum : bool { value = true }; };
+template <> struct IsFloat<double> { enum : bool { value = true }; };
 
 // ---- f16 and bf16 against float -------------------------------------------------------------------------------------
 
