@@ -199,13 +199,24 @@ def _check_file(path: Path) -> None:
             raise ModelError(f"{path} is truncated: it has {size} bytes of {start + length}; copy it again", _BAD_LIBRARY)
 
 
+def _spelled(path: Path) -> str:
+    """The path, spelled differently for each file that was ever there.
+
+    dlopen takes an object of the same name for the same object, even when the file was replaced since. "/" and "/." mean
+    the same folder and spell the bits of the file's identity."""
+    whole, facts = path.resolve(), path.stat()
+    identity = hash((facts.st_dev, facts.st_ino, facts.st_mtime_ns)) & 0xFFFFFFFF
+    bits = "".join("/." if identity >> i & 1 else "/" for i in range(32))
+    return f"{whole.parent}{bits}/{whole.name}"
+
+
 class _Library:
     """The opened .so and its description."""
 
     def __init__(self, path: Path) -> None:
         _check_file(path)
         try:
-            self.so = ctypes.CDLL(str(path.resolve()))
+            self.so = ctypes.CDLL(_spelled(path))
             get = self.so.taskc_get_api
         except OSError as e:
             raise ModelError(f"{path} does not load: {e}", _BAD_LIBRARY) from e

@@ -15,6 +15,7 @@ from taskc.ir.expr import Index, Var, prod, variables
 from taskc.ir.program import Program
 from taskc.ir.task import Rows, Store, Task, inputs, outputs
 from taskc.ir.value import Load, Tensor, Value, rewrite
+from taskc.ir.verify import verify
 from taskc.tune.choose import Choice, NoTemplate, choose, default_sizes
 from taskc.targets.target import Target
 
@@ -60,6 +61,7 @@ def build_kernel(unit: Unit, target: Target, sizes: Mapping[str, int]) -> BuiltK
     program = stitch(choice.template.build(task, choice.schedule, target, PLACEHOLDER), task)
     program.wide_index = any(_is_large(t) for t in original)
     program.pdl = target.has("pdl")
+    verify(program)
     text = emit(program)
     symbol = f"{choice.template.NAME}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     by_name = {f"t{i}": t for i, t in enumerate(original)}
