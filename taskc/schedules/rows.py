@@ -80,7 +80,7 @@ class Schedule:
 
 _COLUMNS = ((8, 16), (32, 4), (128, 1), (256, 1), (512, 1), (1024, 1))
 _ROWS = ((128, 1), (8, 16), (32, 8), (32, 32))
-_SPLITS = (4, 16)
+_SPLITS = (8, 64)
 
 
 def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:
