@@ -1,1 +1,5 @@
-"""ONNX file -> Graph. The only home of the onnx package."""
+"""`.onnx` -> Graph. The only home of `onnx`."""
+
+from taskc.importer.importer import import_model
+
+__all__ = ["import_model"]

@@ -631,5 +631,5 @@ def evaluate(e: Index, values: MappingABC[str, int]) -> int:
         return a // b
     if e.op == "%":
         return a % b
-    both = (a, b)
-    return min(both) if e.op == "min" else max(both)
+    b_less = b < a
+    return a + (b - a) * (b_less if e.op == "min" else 1 - b_less)  # arithmetic, so that arrays work too

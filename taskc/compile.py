@@ -1,0 +1,100 @@
+"""ONNX -> library: the path, as one function. What happens around the steps is the observer's business."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from taskc import __version__
+from taskc.artifact.assemble import Facts, KernelLaunch, plan_ports, plan_target, weight_offsets, weight_pieces
+from taskc.artifact.library import write_library
+from taskc.artifact.plan import Image, ModelPlan, TargetPlan
+from taskc.codegen.backend import Compiled, compile_kernels
+from taskc.errors import UsageError
+from taskc.fuse.partition import partition
+from taskc.fuse.units import Unit, make_units
+from taskc.importer import import_model
+from taskc.importer.source import Source
+from taskc.ir.expr import Index
+from taskc.ir.graph import Graph
+from taskc.ir.printer import graph_text, task_text
+from taskc.observe import Observer
+from taskc.passes.pipeline import default_passes, run_passes
+from taskc.targets import TARGETS, Target
+from taskc.tune.kernels import BuiltKernel, build_kernels
+
+STEPS = ("import", "passes", "partition", "kernels", "compile", "write")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile. `sizes` are what symbolic dims are ranked for; `jobs` counts compilers at once (0: all CPUs)."""
+
+    targets: tuple[str, ...] = ("sm_90a",)
+    shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict[str, "Sequence[int | None]"])
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    jobs: int = 0
+    header: bool = False
+
+
+def compile_model(source: Source, out: str | Path, target: str | Sequence[str] = "sm_90a", *, options: Options | None = None,
+                  observe: Observer | None = None) -> ModelPlan:
+    """Compiles an .onnx file (path, bytes or ModelProto) to the library `out` and the loader beside it.
+
+    Raises a `TaskcError` that names the node, the cause and the next step; `Stopped` after the observer's last step."""
+    options = options or Options(targets=(target,) if isinstance(target, str) else tuple(target))
+    observe = observe or Observer()
+    targets = [_target(name) for name in options.targets]
+    graph = observe.step("import", lambda: import_model(source, shapes=options.shapes, dims=options.dims), graph_text)
+    graph = observe.step("passes", lambda: run_passes(graph, default_passes()), graph_text)
+    units, derived = make_units(graph)
+    groups = observe.step("partition", lambda: partition(units, graph.output_values()), _groups_text)
+    plan = observe.step("write", lambda: _plan(graph, groups, derived, targets, options, observe))
+    write_library(plan, Path(out), header=options.header)
+    return plan
+
+
+def _plan(graph: Graph, groups: Sequence[Unit], derived: Mapping[str, Index], targets: Sequence[Target], options: Options,
+          observe: Observer) -> ModelPlan:
+    built = {t.name: _kernels(groups, t, options, observe) for t in targets}
+    constants = [v.name for kernels, _ in built.values() for k in kernels for v in k.tensors]
+    weights = weight_offsets(graph, [*constants, *(v for _, v in graph.outputs)])
+    plans = tuple(_target_plan(graph, t, *built[t.name], derived, weights) for t in targets)
+    symbols, inputs, outputs = plan_ports(graph)
+    return ModelPlan(graph.name, symbols, inputs, outputs, plans, weight_pieces(graph, weights), _metadata(options))
+
+
+def _kernels(groups: Sequence[Unit], target: Target, options: Options, observe: Observer) -> tuple[list[BuiltKernel], Compiled]:
+    kernels = observe.step("kernels", lambda: build_kernels(groups, target, options.sizes, observe.counter("kernels", len(groups))), _kernels_text)
+    texts = {k.symbol: k.text for k in kernels}
+    done = observe.counter("compile", len(texts))
+    return kernels, observe.step("compile", lambda: compile_kernels(texts, target, options.jobs, done, with_ptx=target.name == "sm_80"))
+
+
+def _target_plan(graph: Graph, target: Target, kernels: Sequence[BuiltKernel], code: Compiled, derived: Mapping[str, Index],
+                 weights: Mapping[str, int]) -> TargetPlan:
+    launches = [KernelLaunch(k.symbol, k.program, tuple(t.name for t in k.tensors), " + ".join(k.unit.source)) for k in kernels]
+    images = tuple(Image(i.kind, i.arch, i.data) for i in code.images)
+    facts = {name: Facts(c.registers, c.spill_bytes) for name, c in code.kernels.items()}
+    return plan_target(graph, target.name, launches, images, facts, derived, weights)
+
+
+def _target(name: str) -> Target:
+    if name not in TARGETS:
+        raise UsageError(f"unknown target {name!r}: taskc compiles for {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+def _groups_text(groups: Sequence[Unit]) -> str:
+    return "\n".join(f"# {' + '.join(g.source)}\n{task_text(g.task)}" + "".join(f"#   refused: {r}\n" for r in g.refused) for g in groups)
+
+
+def _kernels_text(kernels: Sequence[BuiltKernel]) -> dict[str, str]:
+    return {f"{n:03d}-{k.symbol}.cu": f"// {' + '.join(k.unit.source)}\n// schedule: {k.choice.schedule}\n{k.text}" for n, k in enumerate(kernels)}
+
+
+def _metadata(options: Options) -> str:
+    return json.dumps({"producer": f"taskc {__version__}", "targets": list(options.targets)}, sort_keys=True)

@@ -1,0 +1,310 @@
+"""The NumPy meaning of tasks and graphs: what compiled programs are compared with.
+
+`evaluate_task` is vectorised over the task's index grid; every load is checked against its tensor's bounds, every index
+from data against its variable's facts, and every output element must be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from typing_extensions import assert_never
+
+from taskc.ir.convert import convert, stored_as, values_of
+from taskc.ir.dtype import F64, DType
+from taskc.ir.expr import Expr, Index, Var, evaluate
+from taskc.ir.functions import FUNCTIONS
+from taskc.ir.graph import Array, Graph
+from taskc.ir.reference import bind_graph, run_reference
+from taskc.ir.task import Attention, Axis, Contraction, Map, Rows, Statistic, Store, Task, inputs, outputs
+from taskc.ir.value import Call, Cast, Choose, Const, Element, Guard, Hole, Let, Load, Number, Reduce, Value
+
+__all__ = ["evaluate_graph", "evaluate_task", "symbols_of"]
+
+_REDUCTIONS: dict[str, tuple[Any, float]] = {"sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A grid of points: the variables' values (arrays that broadcast to `shape`), where they count, and what holes hold."""
+
+    tensors: Mapping[str, Array]
+    env: Mapping[str, Any]
+    mask: Array
+    holes: Mapping[str, Array]
+    wide: bool
+
+    def index(self, e: Index) -> Any:
+        return evaluate(e, self.env)
+
+    def float_type(self, dtype: DType) -> DType:
+        return F64 if self.wide and dtype.is_float else dtype
+
+    def value(self, v: Value) -> Array:
+        """The value at every point; where the mask is off it may be anything."""
+        if isinstance(v, Load):
+            return self._load(v)
+        if isinstance(v, Const):
+            return np.array(v.value, self.float_type(v.dtype.compute).numpy)
+        if isinstance(v, Number):
+            return np.asarray(self.index(v.index)).astype(self.float_type(v.dtype.compute).numpy)
+        if isinstance(v, Call):
+            return self._call(v)
+        if isinstance(v, Cast):
+            x = self.value(v.value)
+            return x.astype(np.float64) if self.wide and v.to.is_float else convert(x, v.to).astype(v.to.compute.numpy)
+        if isinstance(v, Guard):
+            inside = self.mask
+            for c in v.conditions:
+                inside = inside & (np.asarray(self.index(c)) > 0)
+            x = replace(self, mask=inside).value(v.value)
+            return np.where(inside, x, np.zeros((), x.dtype))
+        if isinstance(v, Choose):
+            first = np.asarray(self.index(v.condition)) > 0
+            yes, no = replace(self, mask=self.mask & first).value(v.yes), replace(self, mask=self.mask & ~first).value(v.no)
+            return np.where(first, yes, no)
+        if isinstance(v, Let):
+            return self._let(v)
+        if isinstance(v, Reduce):
+            return self._reduce(v)
+        if isinstance(v, Hole):
+            return self.holes[v.name]
+        if isinstance(v, Element):
+            raise TypeError("an element of a buffer has no meaning outside of a program")
+        assert_never(v)
+
+    def _load(self, v: Load) -> Array:
+        data = self.tensors[v.tensor.name]
+        at: list[Array] = []
+        for i, extent in zip(v.index, data.shape, strict=True):
+            place = np.asarray(self.index(i))
+            wrong = self.mask & ((place < 0) | (place >= extent))
+            if np.any(wrong):
+                raise IndexError(f"{v.tensor.name}[{', '.join(map(str, v.index))}]: {i} leaves 0..{extent - 1}")
+            at.append(np.where(self.mask, place, 0))
+        if not at:
+            return np.broadcast_to(data, self.mask.shape)
+        return data[tuple(at)] if data.size else np.zeros(self.mask.shape, data.dtype)
+
+    def _call(self, v: Call) -> Array:
+        with np.errstate(all="ignore"):
+            out = np.asarray(FUNCTIONS[v.function].meaning(*(self.value(a) for a in v.args)))
+            return out.astype(self.float_type(v.dtype.compute).numpy, copy=False)
+
+    def _let(self, v: Let) -> Array:
+        bound = np.broadcast_to(self.value(v.value), self.mask.shape).astype(np.int64)
+        low, high = v.var.lo, v.var.hi if v.var.below is None else self.index(v.var.below) - 1
+        if np.any(self.mask & ((bound < low) | (False if high is None else bound > high))):
+            raise IndexError(f"{v.var} leaves {low}..{high}, which its facts promise")
+        return replace(self, env={**self.env, v.var.name: bound}).value(v.body)
+
+    def _reduce(self, v: Reduce) -> Array:
+        sizes = [int(self.index(e)) for e in v.extents]
+        count, n = len(sizes), self.mask.ndim
+        env: dict[str, Any] = {k: x[(..., *[None] * count)] if isinstance(x, np.ndarray) else x for k, x in self.env.items()}
+        for d, (var, size) in enumerate(zip(v.axes, sizes, strict=True)):
+            env[var.name] = np.arange(size).reshape([size if k == n + d else 1 for k in range(n + count)])
+        grown = {k: h[(..., *[None] * count)] for k, h in self.holes.items()}
+        mask = np.broadcast_to(self.mask[(..., *[None] * count)], (*self.mask.shape, *sizes))
+        body = replace(self, env=env, mask=mask, holes=grown).value(v.body)
+        return _reduced(v.kind, np.broadcast_to(body, mask.shape), tuple(range(n, n + count)))
+
+
+def _reduced(kind: str, x: Array, axes: tuple[int, ...]) -> Array:
+    ufunc, start = _REDUCTIONS[kind]
+    if kind in ("max", "min") and x.dtype.kind in "iu":
+        start = np.iinfo(x.dtype).min if kind == "max" else np.iinfo(x.dtype).max
+    with np.errstate(all="ignore"):
+        return np.asarray(ufunc.reduce(x, axis=axes, dtype=x.dtype, initial=np.array(start).astype(x.dtype)))
+
+
+class _Outputs:
+    """The tensors a task writes, and which of their elements it has written."""
+
+    def __init__(self, task: Task, symbols: Mapping[str, int], wide: bool) -> None:
+        self.wide = wide
+        self.arrays: dict[str, Array] = {}
+        self.written: dict[str, Array] = {}
+        for t in outputs(task):
+            shape = tuple(evaluate(d, symbols) for d in t.shape)
+            self.arrays[t.name] = np.zeros(shape, np.float64 if wide and t.dtype.is_float else t.dtype.numpy)
+            self.written[t.name] = np.zeros(shape, bool)
+
+    def store(self, store: Store, at: _Point) -> None:
+        """Writes the store's value at every point of the grid."""
+        value = np.broadcast_to(at.value(store.value), at.mask.shape)
+        if not (self.wide and store.tensor.dtype.is_float):
+            value = stored_as(value, store.tensor.dtype)
+        out = self.arrays[store.tensor.name]
+        place = tuple(np.broadcast_to(np.asarray(at.index(i)), at.mask.shape) for i in store.index)
+        for i, (p, extent) in enumerate(zip(place, out.shape, strict=True)):
+            if np.any((p < 0) | (p >= extent)):
+                raise IndexError(f"a store to {store.tensor.name} leaves 0..{extent - 1} in dim {i}")
+        out[place] = value if place else value.reshape(())
+        self.written[store.tensor.name][place] = True
+
+    def done(self) -> dict[str, Array]:
+        for name, w in self.written.items():
+            if not w.all():
+                raise ValueError(f"{int((~w).sum())} of {w.size} elements of {name} are never written")
+        return self.arrays
+
+
+def evaluate_task(task: Task, tensors: Mapping[str, Array], symbols: Mapping[str, int] | None = None,
+                  dtype: type[np.float64] | None = None) -> dict[str, Array]:
+    """The task's outputs by tensor name. `tensors` holds stored arrays (bfloat16 as bits) by tensor name.
+
+    With `dtype=np.float64` all floats are computed and returned in double, unrounded.
+    IndexError: a load or store outside of its tensor. ValueError: an output element that nothing writes."""
+    known = dict(symbols or {})
+    wide = dtype is np.float64
+    values = {t.name: _widened(values_of(tensors[t.name], t.dtype), wide) for t in inputs(task)}
+    out = _Outputs(task, known, wide)
+    if isinstance(task, Map):
+        at = _grid(task.axes, known, values, wide)
+        for s in task.stores:
+            out.store(s, at)
+    elif isinstance(task, Contraction):
+        _contraction(task, known, values, wide, out)
+    elif isinstance(task, Rows):
+        _rows(task, known, values, wide, out)
+    else:
+        _attention(task, known, values, wide, out)
+    return out.done()
+
+
+def _widened(a: Array, wide: bool) -> Array:
+    if a.dtype.kind != "f":
+        return a
+    return a.astype(np.float64) if wide else a.astype(np.float32) if a.dtype == np.float16 else a
+
+
+def _grid(axes: tuple[Axis, ...], symbols: Mapping[str, int], tensors: Mapping[str, Array], wide: bool,
+          holes: Mapping[str, Array] | None = None) -> _Point:
+    sizes = [evaluate(a.extent, symbols) for a in axes]
+    env: dict[str, Any] = dict(symbols)
+    for d, (a, size) in enumerate(zip(axes, sizes, strict=True)):
+        env[a.var.name] = np.arange(size).reshape([size if k == d else 1 for k in range(len(axes))])
+    return _Point(tensors, env, np.ones(tuple(sizes), bool), holes or {}, wide)
+
+
+def _over(axes: tuple[Axis, ...], value: Value, at: _Point) -> Array:
+    """A value that ranges over `axes` alone, in full."""
+    sizes = tuple(evaluate(a.extent, {k: v for k, v in at.env.items() if isinstance(v, int)}) for a in axes)
+    grid = _grid(axes, {k: v for k, v in at.env.items() if isinstance(v, int)}, at.tensors, at.wide, at.holes)
+    return np.broadcast_to(grid.value(value), sizes)
+
+
+def _contraction(task: Contraction, symbols: Mapping[str, int], tensors: Mapping[str, Array], wide: bool, out: _Outputs) -> None:
+    base = _Point(tensors, dict(symbols), np.ones((), bool), {}, wide)
+    a = _over((task.batch, task.m, task.k), task.a, base)
+    b = _over((task.batch, task.k, task.n), task.b, base)
+    kind = np.float64 if wide and task.accumulate.is_float else task.accumulate.numpy
+    acc = np.matmul(a.astype(kind), b.astype(kind))
+    at = _grid((task.batch, task.m, task.n), symbols, tensors, wide, {"acc": acc})
+    for s in task.stores:
+        out.store(s, at)
+
+
+def _statistic(s: Statistic, x: Array) -> Array:
+    """The statistic of every row, kept as a column."""
+    if s.kind in ("argmax", "argmin"):
+        return np.asarray((np.argmax if s.kind == "argmax" else np.argmin)(x, axis=1))[:, None]
+    return _reduced(s.kind, x, (1,))[:, None]
+
+
+def _rows(task: Rows, symbols: Mapping[str, int], tensors: Mapping[str, Array], wide: bool, out: _Outputs) -> None:
+    axes = (task.row, task.column)
+    at = _grid(axes, symbols, tensors, wide)
+    holes: dict[str, Array] = {"x": np.broadcast_to(at.value(task.x), at.mask.shape)}
+    for k, s in enumerate(task.statistics):
+        here = replace(at, holes=dict(holes))
+        found = _statistic(s, np.broadcast_to(here.value(s.value), at.mask.shape))
+        if s.finish is not None:
+            column = _grid((task.row, Axis(Var("_one"), 1)), symbols, tensors, wide, {**holes, "s": found})
+            found = np.broadcast_to(column.value(s.finish), found.shape)
+        holes[f"s{k}"] = found
+    for s in task.element:
+        out.store(s, replace(at, holes=holes))
+    row = _grid((task.row,), symbols, tensors, wide, {k: h[:, 0] for k, h in holes.items() if k != "x"})
+    for s in task.row_stores:
+        out.store(s, row)
+
+
+def _attention(task: Attention, symbols: Mapping[str, int], tensors: Mapping[str, Array], wide: bool, out: _Outputs) -> None:
+    base = _Point(tensors, dict(symbols), np.ones((), bool), {}, wide)
+    kind = np.float64 if wide else np.float32
+    q = _over((task.batch, task.m, task.k), task.q, base).astype(kind)
+    key = _over((task.batch, task.j, task.k), task.key, base).astype(kind)
+    v = _over((task.batch, task.j, task.n), task.v, base).astype(kind)
+    score = np.matmul(q, np.swapaxes(key, 1, 2)) * kind(task.scale)
+    at = _grid((task.batch, task.m, task.j), symbols, tensors, wide)
+    if task.bias is not None:
+        score = score + at.value(task.bias)
+    for c in task.mask:
+        score = np.where(np.asarray(at.index(c)) > 0, score, -np.inf)
+    with np.errstate(all="ignore"):
+        top = np.max(score, axis=2, keepdims=True, initial=-np.inf)
+        e = np.exp(score - np.where(np.isneginf(top), 0, top))
+        total = e.sum(axis=2, keepdims=True)
+        acc = np.matmul(e, v) / np.where(total == 0, 1, total)
+    grid = _grid((task.batch, task.m, task.n), symbols, tensors, wide, {"acc": acc.astype(kind)})
+    for s in task.stores:
+        out.store(s, grid)
+
+
+def symbols_of(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, int]:
+    """The symbols' values that the feeds' shapes imply. ValueError: a feed does not fit its input."""
+    out: dict[str, int] = {}
+    shapes = [(name, d, size) for name in graph.inputs for d, size in zip(graph.types[name].shape, feeds[name].shape, strict=True)]
+    for _, d, size in shapes:
+        if isinstance(d, Var):
+            out.setdefault(d.name, size)
+    for name, d, size in shapes:
+        want = evaluate(d, out) if isinstance(d, Expr) else d
+        if want != size:
+            raise ValueError(f"input {name!r} wants a dim of {want}, got {size}")
+    return out
+
+
+def evaluate_graph(graph: Graph, feeds: Mapping[str, Array], dtype: type[np.float64] | None = None) -> dict[str, Array]:
+    """The graph's outputs by public name, node by node through `Op.reference`.
+
+    With `dtype=np.float64` every float is computed and returned in double, and conversions between float types do not
+    round: the reference that all accuracy is measured against."""
+    graph = bind_graph(graph, symbols_of(graph, feeds))
+    wide = dtype is np.float64
+    values: dict[str, Array] = {name: np.asarray(feeds[name]) for name in graph.inputs} | dict(graph.constants)
+    if wide:
+        values = {k: _widened(values_of(a, graph.types[k].dtype), True) for k, a in values.items()}
+    left = {name: len(users) for name, users in graph.consumers().items()}
+    kept = graph.output_values()
+    for n in graph.nodes:
+        ins = [values[i] if i else None for i in n.inputs]
+        in_types, out_types = [graph.type_of(i) for i in n.inputs], [graph.types[o] for o in n.outputs]
+        if wide:
+            outs = _double(n.op, ins, in_types, out_types)
+        else:
+            outs = run_reference(n.op, ins, in_types, out_types)
+        for o, a, t in zip(n.outputs, outs, out_types, strict=True):
+            if a.shape != t.shape:
+                raise ValueError(f"{n.source or n.op.name}: {o} has shape {list(a.shape)}, inferred {t}")
+            values[o] = a
+        for i in set(n.inputs):
+            left[i] = left.get(i, 0) - 1
+            if i and left[i] == 0 and i not in kept:
+                del values[i]
+    return {name: values[v] for name, v in graph.outputs}
+
+
+def _double(op: Any, ins: list[Array | None], in_types: list[Any], out_types: list[Any]) -> tuple[Array, ...]:
+    """One node in double precision; a conversion between float types is the identity."""
+    first = in_types[0] if len(in_types) == 1 else None
+    if first is not None and first.dtype.is_float and len(out_types) == 1 and out_types[0].dtype.is_float:
+        if first.dtype != out_types[0].dtype and first.shape == out_types[0].shape:
+            return (cast(Array, ins[0]),)
+    outs = op.reference(*ins)
+    return tuple(np.asarray(o).astype(np.float64) if t.dtype.is_float else np.asarray(o).astype(t.dtype.numpy) for o, t in zip(outs, out_types, strict=True))

@@ -1,0 +1,251 @@
+"""acc[b, m, n] = sum over k of a * b on tensor cores (mma.sync): one template for any size and any fusion.
+
+A block computes a bm x bn tile, its warps wm x wn each; operands arrive in bk-wide tiles through a ring of `stages` shared
+buffers. With split > 1 several blocks share a tile's k range: each leaves its partial sums in float32, and the last to arrive
+adds them in a fixed order and runs the stores.
+
+float32 operands are multiplied as TF32 where the task allows it. Where it does not, each is split into two TF32 numbers and three
+products are taken; the sums of every 8 steps of k start at zero and join the accumulators by float32 additions, because the
+matrix unit truncates when it adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from taskc.ir.dtype import BF16, F16, F32, U32, DType
+from taskc.ir.expr import Index
+from taskc.ir.mapping import LDMATRIX_ROW, MMA_M16N8_C, padded, repeat, spatial, swizzled
+from taskc.ir.program import Buffer, Pointer, Program, VectorLoad, VectorStore
+from taskc.ir.task import Contraction, Task
+from taskc.schedules.contraction import ContractionKernel, SharedTile, Tiling, add_to, fill
+from taskc.schedules.template import Traits, concrete
+from taskc.targets.target import Target
+
+NAME = "matmul_mma"
+INSTRUCTION = {F16: "mma_m16n8k16_f16", BF16: "mma_m16n8k16_bf16", F32: "mma_m16n8k8_tf32"}
+FEATURE = {F16: "mma_f16", BF16: "mma_bf16", F32: "mma_tf32"}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Tile of a block (bm, bn, bk) and of a warp (wm, wn), ring length, how operands travel, blocks along k."""
+
+    bm: int
+    bn: int
+    bk: int
+    wm: int
+    wn: int
+    stages: int
+    copy: str  # 'async' or 'register'
+    split: int = 1
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        return self.bm // self.wm, self.bn // self.wn
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps[0] * self.warps[1]
+
+    def shared_bytes(self, operand: DType) -> int:
+        """Of the ring, or of the results that take its place."""
+        row = self.bn + (8 if operand == F32 else 0)
+        return max(self.stages * self.bk * (self.bm + row) * operand.bytes, self.bm * (self.bn + 4) * 4)
+
+    def __str__(self) -> str:
+        return f"{self.bm}x{self.bn}x{self.bk} warp {self.wm}x{self.wn} {self.copy}{self.stages}" + (f" split{self.split}" if self.split > 1 else "")
+
+
+_TILES = (
+    (256, 128, 64, 64), (128, 256, 64, 64), (128, 128, 64, 64), (128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64),
+    (128, 64, 32, 32), (64, 64, 32, 32), (64, 64, 32, 16), (64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16), (16, 64, 16, 16),
+    (16, 128, 16, 32),
+)
+
+
+def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:
+    """Every legal schedule; the same for every size."""
+    if traits.operand not in INSTRUCTION:
+        return ()
+    out: list[Schedule] = []
+    for bm, bn, wm, wn in _TILES:
+        for bk in (16, 32) if traits.operand == F32 else (32, 64):
+            for copy, stages in (("async", 3), ("async", 4), ("register", 2)):
+                for split in (1, 2, 4, 8) if copy == "async" else (1, 4):
+                    s = Schedule(bm, bn, bk, wm, wn, stages, copy, split)
+                    if illegal(s, target, traits.operand, traits.precision) is None:
+                        out.append(s)
+    return tuple(out)
+
+
+def illegal(s: Schedule, target: Target, operand: DType = F16, precision: str = "native") -> str | None:
+    """Why the schedule cannot be, or None."""
+    if s.shared_bytes(operand) > target.architecture.max_shared_bytes:
+        return f"{s.shared_bytes(operand)} bytes of shared memory"
+    if s.wm * s.wn > (64 * 32 if operand == F32 and precision == "native" else 64 * 64):
+        return "more accumulators than registers"
+    vector = 16 // operand.bytes
+    if (s.bm * s.bk // vector) % s.threads or (s.bk * s.bn // vector) % s.threads:
+        return "threads do not divide the tiles' vectors"
+    if s.split > 1 and s.bm * s.bn > 128 * 64:
+        return "split-k serves small grids, which want small tiles"
+    return None
+
+
+def why_not(task: Task, target: Target) -> str | None:
+    """Why this template cannot compute the task, or None."""
+    if not isinstance(task, Contraction):
+        return "not a contraction"
+    dtype = task.operand
+    if dtype not in INSTRUCTION or task.accumulate != F32:
+        return f"no tensor-core instruction for {dtype} operands summed in {task.accumulate}"
+    if not target.has(FEATURE[dtype]) or not target.has("ldmatrix"):
+        return f"{target.name} has no mma.sync for {dtype}"
+    return None
+
+
+def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) -> float:
+    """Waves of blocks, each bound by tensor cores, by L2 traffic or by latency a k step; plus the sum over parts."""
+    assert isinstance(task, Contraction)
+    m, n, k, batch = (concrete(a.extent, sizes) for a in (task.m, task.n, task.k, task.batch))
+    d = target.device
+    tiles = -(-m // s.bm) * -(-n // s.bn) * batch
+    steps = -(-(-(-k // s.bk)) // s.split)
+    blocks = tiles * s.split
+    resident = max(1, min(d.architecture.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024), d.architecture.max_threads_per_sm // s.threads,
+                          d.architecture.registers_per_sm // (s.threads * min(255, s.wm * s.wn // 32 + 80))))
+    waves = -(-blocks // (d.multiprocessors * resident))
+    busy = min(resident, -(-blocks // d.multiprocessors))
+    flops = 2 * s.bm * s.bn * s.bk
+    reuse = s.wm * s.wn / (s.wm + s.wn) / 32  # shared-memory traffic a warp: 1 for 64x64 tiles
+    rate = d.mma_f16_rate * (1.0 if task.operand != F32 else 0.5 if task.precision == "tf32" else 0.5 / 4)  # three products and the splits
+    compute = busy * flops / (rate / d.multiprocessors * min(1.0, 0.35 + 0.65 * reuse))
+    traffic = busy * (s.bm + s.bn) * s.bk * task.operand.bytes / (d.l2_rate / d.multiprocessors)
+    latency = 7e-7 / (s.stages - 1) if s.copy == "async" else 8e-7
+    seconds = waves * (steps * max(compute, traffic, latency) + 1.5e-6)
+    if s.split > 1:
+        seconds += 1.5e-6 + 2 * blocks * s.bm * s.bn * 4 / d.l2_rate + s.split * s.bm * s.bn * 4 / (d.l2_rate / d.multiprocessors)
+    return seconds + d.launch_seconds
+
+
+def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
+    """The anchor alone. Port accesses are logical; everything they turn into is stitching's business."""
+    assert isinstance(task, Contraction)
+    if task.operand != F32:
+        return _Kernel(task, s, name).build()
+    return (_Tf32 if task.precision == "tf32" else _SplitFloat)(task, s, name).build()
+
+
+class _Kernel(ContractionKernel):
+    """16-bit operands, 16 steps of k an instruction."""
+
+    depth = 16  # of an instruction
+
+    def __init__(self, task: Contraction, s: Schedule, name: str) -> None:
+        self.s = s
+        self.mi, self.nj = s.wm // 16, s.wn // 8  # fragments a warp holds
+        tiling = Tiling(s.bm, s.bn, s.bk, s.threads, s.stages, s.copy, s.split)
+        super().__init__(task, tiling, name, self.a_place(task.operand), self.b_place(task.operand), self.mi * self.nj * 4)
+
+    def a_place(self, dtype: DType) -> SharedTile:
+        return SharedTile((self.s.bm, self.s.bk), 1, swizzled(self.s.bk, 16 // dtype.bytes), self.s.bm * self.s.bk)
+
+    def b_place(self, dtype: DType) -> SharedTile:
+        return SharedTile((self.s.bk, self.s.bn), 0, swizzled(self.s.bn, 16 // dtype.bytes), self.s.bk * self.s.bn)
+
+    def prepare(self) -> None:
+        p, s = self.p, self.s
+        self.lane, self.warp = p.let("lane", self.tid % 32), p.let("warp", self.tid // 32)
+        self.wm0, self.wn0 = (spatial(*s.warps) * repeat(s.wm, s.wn)).at(self.warp, 0)  # this warp's corner of the tile
+
+    def compute(self, slot: Index) -> None:
+        """One k tile: fragments from shared memory, then mi x nj instructions a step."""
+        with self.p.loop("ks", 0, self.s.bk // self.depth) as ks:
+            a, b = self.load_a(ks, slot), self.load_b(ks, slot)
+            with self.p.loop("i", 0, self.mi) as i, self.p.loop("j", 0, self.nj) as j:
+                self.multiply(self.acc.pointer((i * self.nj + j) * 4), a.pointer(i * 4), b.pointer(j * 2))
+
+    def multiply(self, d: Pointer, a: Pointer, b: Pointer) -> None:
+        self.p.do(INSTRUCTION[self.task.operand], d, a, b)
+
+    def load_a(self, ks: Index, slot: Index) -> Buffer:
+        """ldmatrix moves rows of 16 bytes: 8 halves, or 4 floats whose fragment has the same lanes."""
+        row, chunk = LDMATRIX_ROW.at(self.lane, 0)
+        a = self.p.declare(Buffer("fa", U32, self.mi * 4))
+        with self.p.loop("i", 0, self.mi) as i:
+            place = self.a_tile.place(ks * self.depth + chunk * (self.depth // 2), self.wm0 + i * 16 + row)
+            self.p.do("ldmatrix_x4", a.pointer(i * 4), self.smem_a.pointer(place + slot * self.a_tile.size))
+        return a
+
+    def load_b(self, ks: Index, slot: Index) -> Buffer:
+        row, chunk = LDMATRIX_ROW.at(self.lane, 0)
+        b = self.p.declare(Buffer("fb", U32, self.nj * 2))
+        with self.p.loop("j", 0, self.nj // 2) as j:
+            place = self.b_tile.place(ks * 16 + row, self.wn0 + j * 16 + chunk * 8)
+            self.p.do("ldmatrix_x4_trans", b.pointer(j * 4), self.smem_b.pointer(place + slot * self.b_tile.size))
+        return b
+
+    def stage(self) -> None:
+        """The tile goes through shared memory, so that the final stores are wide along whichever axis stitching picks."""
+        p = self.p
+        with p.loop("i", 0, self.mi) as i, p.loop("j", 0, self.nj) as j:
+            for half in (0, 2):
+                row, column = MMA_M16N8_C.at(self.lane, half)
+                place = self.staging_layout(self.wm0 + i * 16 + row, self.wn0 + j * 8 + column)
+                p.put(VectorStore(F32, 2, self.staging.pointer(place), self.acc.pointer((i * self.nj + j) * 4 + half)))
+
+
+class _Tf32(_Kernel):
+    """float32 operands rounded to TF32, 8 steps of k an instruction."""
+
+    depth = 8
+
+    def b_place(self, dtype: DType) -> SharedTile:
+        # Padding of 8: the four rows and eight columns that a warp reads at once lie in 32 different banks.
+        return SharedTile((self.s.bk, self.s.bn), 0, padded(self.s.bn, 8), self.s.bk * (self.s.bn + 8))
+
+    def load_b(self, ks: Index, slot: Index) -> Buffer:
+        """b0 (t, g) and b1 (t + 4, g) with g = lane / 4 and t = lane % 4; ldmatrix cannot transpose 32-bit elements."""
+        b = self.p.declare(Buffer("fb", U32, self.nj * 2))
+        with self.p.loop("j", 0, self.nj) as j, self.p.loop("h", 0, 2) as h:
+            place = self.b_tile.place(ks * 8 + h * 4 + self.lane % 4, self.wn0 + j * 8 + self.lane // 4)
+            self.p.put(VectorLoad(U32, 1, b.pointer(j * 2 + h), Pointer("Bbits", place + slot * self.b_tile.size)))
+        return b
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.p.declare(Buffer("Bbits", U32, self.smem_b.size, "shared", self.smem_b.place))
+
+    def compute(self, slot: Index) -> None:
+        with self.p.loop("ks", 0, self.s.bk // 8) as ks:
+            a, b = self.load_a(ks, slot), self.load_b(ks, slot)
+            self.p.do("round_tf32", a.pointer(), template=(a.size,))
+            self.p.do("round_tf32", b.pointer(), template=(b.size,))
+            with self.p.loop("i", 0, self.mi) as i, self.p.loop("j", 0, self.nj) as j:
+                self.multiply(self.acc.pointer((i * self.nj + j) * 4), a.pointer(i * 4), b.pointer(j * 2))
+
+
+class _SplitFloat(_Tf32):
+    """float32 accuracy: x = big + small, both TF32; a * b = big * big + big * small + small * big, to about 2^-23 of a * b."""
+
+    def compute(self, slot: Index) -> None:
+        p = self.p
+        with p.loop("ks", 0, self.s.bk // 8) as ks:
+            a, b = self.load_a(ks, slot), self.load_b(ks, slot)
+            a_small, b_small = self._split(a), self._split(b)
+            with p.loop("i", 0, self.mi) as i, p.loop("j", 0, self.nj) as j:
+                few = p.declare(Buffer("few", F32, 4))
+                fill(p, few)
+                self.multiply(few.pointer(), a_small.pointer(i * 4), b.pointer(j * 2))  # the small ones first: they lose least
+                self.multiply(few.pointer(), a.pointer(i * 4), b_small.pointer(j * 2))
+                self.multiply(few.pointer(), a.pointer(i * 4), b.pointer(j * 2))
+                with p.loop("e", 0, 4) as e:
+                    p.put(add_to(self.acc[(i * self.nj + j) * 4 + e], few[e]))
+
+    def _split(self, x: Buffer) -> Buffer:
+        """The small parts of x, which keeps the big ones."""
+        small = self.p.declare(Buffer(f"{x.name}_small", U32, x.size))
+        self.p.do("split_tf32", x.pointer(), small.pointer(), template=(x.size,))
+        return small
