@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from taskc.fuse.width import LANE, contiguous_width
-from taskc.ir.dtype import I64, DType
+from taskc.ir.dtype import I64
 from taskc.ir.expr import Index, Var, mentions, positive, substitute
+from taskc.ir.partial import COMBINE, identity
 from taskc.ir.program import Buffer, Declare, DefineValue, For, Pointer, Set, Stmt, VectorLoad
 from taskc.ir.value import (
-    Call, Cast, Choose, Const, Element, Guard, Hole, Let, Load, Names, Number, Reduce, Value, at, call, walk,
+    Call, Cast, Choose, Element, Guard, Hole, Let, Load, Names, Number, Reduce, Value, at, call, walk,
 )
 
 Holes = Callable[[Hole], Value]
@@ -22,22 +23,6 @@ Holes = Callable[[Hole], Value]
 
 def no_holes(h: Hole) -> Value:
     raise TypeError(f"the value refers to {h.name}, which this port does not provide")
-
-
-IDENTITY: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
-COMBINE: dict[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
-
-
-def identity(kind: str, dtype: DType) -> Const:
-    """The neutral element of a reduction; integers use their ends in place of infinities."""
-    value = IDENTITY[kind]
-    if dtype.is_float or value in (0.0, 1.0):
-        return Const(value if dtype.is_float else int(value), dtype)
-    bits = dtype.bytes * 8
-    if dtype.kind == "bool":
-        return Const(value > 0, dtype)
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.kind == "int" else (0, 2**bits - 1)
-    return Const(low if value < 0 else high, dtype)
 
 
 @dataclass

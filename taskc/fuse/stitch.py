@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from taskc.fuse.lower import COMBINE, Lowering, no_holes
+from taskc.fuse.lower import Lowering, no_holes
 from taskc.fuse.width import LANE, choose_shape, contiguous_width, lane, main_load
+from taskc.ir.dtype import I64
 from taskc.ir.expr import Index, Var, positive, substitute, variables
 from taskc.ir.mapping import TaskMapping, tile_mapping
+from taskc.ir.partial import Partial
 from taskc.ir.program import (
     Accumulate, Buffer, Commit, Declare, Do, Fetch, FetchTile, For, If, LoadPort, Pointer, Program, Scope, Set, Stmt, StoreTile, TilePort,
     VectorLoad, VectorStore,
 )
 from taskc.ir.task import Store, Task, inputs, outputs, ports
-from taskc.ir.value import Element, Hole, Let, Load, Names, Reduce, Value, at, call, guard, is_view, walk
+from taskc.ir.value import Element, Hole, Let, Load, Names, Number, Reduce, Value, at, guard, is_view, walk
 
 
 def stitch(program: Program, task: Task) -> Program:
@@ -104,7 +106,12 @@ class _Stitcher:
     def element(self, port: LoadPort | TilePort, origin: tuple[Index, Index], base: list[Index], axis: int, o: Index) -> Value:
         """The port's element at `base`, `o` further along the axis: zero outside the limits."""
         index = _position(origin, base, axis, o)
-        return guard(_inside(index, port.limits), at(ports(self.task)[port.name], port.bind(*index)))
+        return guard(_inside(index, port.limits), at(self.port_value(port), port.bind(*index)))
+
+    def port_value(self, port: LoadPort | TilePort) -> Value:
+        if isinstance(port, LoadPort) and port.value is not None:
+            return port.value
+        return ports(self.task)[port.name]
 
     def load_shape(self, port: LoadPort) -> Shape:
         """(width, axis), once a port and from no particular tile: Fetch and Commit must agree on which thread owns what."""
@@ -126,13 +133,13 @@ class _Stitcher:
 
     def is_async(self, port: LoadPort) -> bool:
         """Whether the port's data goes through asynchronous copies: it must be stored as it is needed."""
-        v = ports(self.task)[port.name]
+        v = self.port_value(port)
         found = main_load(v)
         return port.mode == "async" and is_simple(v) and found is not None and found[0].tensor.dtype == port.buffer.dtype
 
     def fetch(self, s: Fetch) -> list[Stmt]:
         p = s.port
-        v = ports(self.task)[p.name]
+        v = self.port_value(p)
         if not is_simple(v):
             return []
         w, axis = self.load_shape(p)
@@ -161,7 +168,7 @@ class _Stitcher:
 
     def commit(self, s: Commit) -> list[Stmt]:
         p = s.port
-        v = ports(self.task)[p.name]
+        v = self.port_value(p)
         if self.is_async(p) and is_view(v):
             return []
         w, axis = self.load_shape(p)
@@ -211,13 +218,15 @@ class _Stitcher:
         out: list[Stmt] = []
         index = _position(s.origin, base, p.axis, lane(p.width))
         lower = Lowering(self.names, p.width, out, _holes(self.tile_holes(p, r, s.holes)))
-        value = at(ports(self.task)[s.value], p.bind(*index))
-        for o, x in enumerate(lower.values(value)):
-            here = s.into[o if p.axis == 0 else 0]
-            valid = tuple(positive(substitute(c, {LANE: o})) for c in _inside(index, p.limits))
-            better: Stmt = Set(here, call(COMBINE[s.kind], here, x))
+        limits = tuple(c for c in _inside(index, p.limits) if not (isinstance(c, int) and c > 0))
+        value = lower.hoist(at(ports(self.task)[s.value], p.bind(*index)), limits)  # nothing is loaded outside the limits
+        partial = Partial(s.kind, s.into, s.index)
+        for o in range(p.width):
+            lane_o = {LANE: o}
+            taken = partial.take(o if p.axis == 0 else 0, at(value, lane_o), Number(substitute(index[1], lane_o), I64))
+            valid = tuple(positive(substitute(c, lane_o)) for c in limits)
             needed = tuple(c for c in valid if not (isinstance(c, int) and c > 0))
-            out.append(If(needed, [better]) if needed else better)
+            out += [If(needed, taken)] if needed else taken
         return _over(m, r, out)
 
     def tile_holes(self, p: TilePort, r: Index, statistics: tuple[Buffer, ...]) -> dict[str, Value]:
@@ -230,7 +239,7 @@ class _Stitcher:
 
     def store(self, s: StoreTile) -> list[Stmt]:
         out: list[Stmt] = []
-        stores: tuple[Store, ...] = getattr(self.task, s.stores)
+        stores: tuple[Store, ...] = getattr(self.task, s.stores) if isinstance(s.stores, str) else s.stores
         for number, st in enumerate(stores):
             out += self._store_one(s, st, f"{s.name}{number}" if len(stores) > 1 else s.name)
         return out

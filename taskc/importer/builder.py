@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from taskc.importer.problems import NodeProblem
+from taskc.importer.problems import LearnedBound, NodeProblem
 from taskc.ir.dtype import DType, from_numpy
-from taskc.ir.expr import Expr, Index
+from taskc.ir.expr import Binary, Expr, Index, Var
 from taskc.ir.graph import Array, Graph, Node, Op, OpError, TensorType
 from taskc.ir.reference import run_reference
 from taskc.ops.fill import SymbolicTensor
@@ -86,6 +86,7 @@ class Builder:
         try:
             outs = op.infer(ins)
         except OpError as error:
+            _learn([d for t in ins if t for d in t.shape] + [d for v in vars(op).values() for d in _flat(v)])
             symbolic = any(isinstance(d, Expr) for t in ins if t for d in t.shape)
             hint = "; fix symbolic dims with --dim NAME=SIZE" if symbolic else ""
             raise NodeProblem(f"{error}{hint}", bad=not symbolic) from None
@@ -152,11 +153,22 @@ def _ints(t: TensorType) -> list[int]:
     return [d for d in t.shape if isinstance(d, int)]
 
 
-def _has_symbols(op: Op) -> bool:
-    def has(v: Any) -> bool:
-        return isinstance(v, Expr) or (isinstance(v, tuple) and any(has(x) for x in v))  # pyright: ignore[reportUnknownVariableType]
+def _flat(v: Any) -> list[Any]:
+    """A field's value, or its elements where it is a tuple."""
+    return [x for item in v for x in _flat(item)] if isinstance(v, tuple) else [v]  # pyright: ignore[reportUnknownVariableType]
 
-    return any(has(v) for v in vars(op).values())
+
+def _has_symbols(op: Op) -> bool:
+    return any(isinstance(x, Expr) for v in vars(op).values() for x in _flat(v))
+
+
+def _learn(dims: Sequence[Any]) -> None:
+    """Shapes did not fit, and min(64, s) is among them beside s: a table of 64 rows was cut to s rows, so s is at most 64."""
+    for d in dims:
+        if isinstance(d, Binary) and d.op == "min":
+            number, symbol = (d.a, d.b) if isinstance(d.a, int) else (d.b, d.a)
+            if isinstance(number, int) and isinstance(symbol, Var) and symbol in dims:
+                raise LearnedBound(symbol.name, number)
 
 
 def _settle(a: Array, t: TensorType) -> Array:

@@ -13,7 +13,7 @@ from taskc.importer.builder import Builder
 from taskc.importer.constants import read_constant
 from taskc.importer.functions import attributes_of_call, bind_attributes, schema_function
 from taskc.importer.order import captured, label, needed_nodes, reads
-from taskc.importer.problems import NodeProblem, Problems
+from taskc.importer.problems import LearnedBound, NodeProblem, Problems
 from taskc.importer.reading import NodeReading
 from taskc.importer.schema import HIGHEST_OPSET, check_node, check_types, find_schema
 from taskc.importer.source import Source, load_model
@@ -46,7 +46,14 @@ def import_model(source: Source, *, shapes: Mapping[str, Shape] | None = None, d
     UsageError: `shapes` or `dims` do not fit the model."""
     load_operators()
     model, folder, name = load_model(source)
-    return _Importer(model, folder, name, Symbols(dims or {}, shapes or {})).run()
+    most: dict[str, int] = {}
+    while True:  # each round learns a bound of one more symbol, or a smaller one
+        try:
+            return _Importer(model, folder, name, Symbols(dims or {}, shapes or {}, most)).run()
+        except LearnedBound as learned:
+            if learned.most >= most.get(learned.symbol, learned.most + 1):
+                raise AssertionError(f"{learned} was known already") from None
+            most[learned.symbol] = learned.most
 
 
 @dataclass(frozen=True)

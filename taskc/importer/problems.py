@@ -15,6 +15,14 @@ class NodeProblem(Exception):
         self.reason, self.bad = reason, bad
 
 
+class LearnedBound(Exception):
+    """The model can only run when a symbol is at most `most`; reading starts again with that fact."""
+
+    def __init__(self, symbol: str, most: int) -> None:
+        super().__init__(f"{symbol} <= {most}")
+        self.symbol, self.most = symbol, most
+
+
 @dataclass(frozen=True)
 class Problem:
     """One node that cannot be taken: its name, operator with domain and opset, and the reason."""

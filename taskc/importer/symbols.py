@@ -24,6 +24,7 @@ class Symbols:
 
     dims: Mapping[str, int]
     shapes: Mapping[str, Shape]
+    most: Mapping[str, int] = field(default_factory=dict[str, int])  # the largest value of a symbol, by our name
     known: dict[str, Index] = field(default_factory=dict[str, Index])
     names: dict[str, str] = field(default_factory=dict[str, str])  # the file's name of each symbol by ours
 
@@ -73,7 +74,7 @@ class Symbols:
         while ours in self.names:
             ours, n = f"{stem}_{n}", n + 1
         self.names[ours] = name
-        return Var(ours, lo=1)
+        return Var(ours, lo=1, hi=self.most.get(ours))
 
     def input_type(self, info: ValueInfoProto) -> TensorType:
         """The type of a graph input."""

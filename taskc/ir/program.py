@@ -14,6 +14,7 @@ from typing import Union
 from taskc.ir.dtype import DType
 from taskc.ir.expr import Index, Var, bounds, divisor
 from taskc.ir.mapping import Layout
+from taskc.ir.task import Store
 from taskc.ir.value import Element, Tensor, Value
 
 
@@ -194,6 +195,7 @@ class LoadPort:
     threads: int
     buffer: Buffer
     layout: Layout
+    value: Value | None = None  # in place of the task's value called `name`
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,7 @@ class Accumulate:
     value: str
     into: Buffer
     holes: tuple[Buffer, ...] = ()
+    index: Buffer | None = None  # argmax, argmin: the columns of `into`
 
 
 @dataclass(frozen=True)
@@ -261,7 +264,7 @@ class StoreTile:
     (x) and the buffers of `statistics` (s0, s1, …)."""
 
     name: str
-    stores: str  # which of the task's stores: 'stores', 'element' or 'row_stores'
+    stores: str | tuple[Store, ...]  # which of the task's: 'stores', 'element' or 'row_stores'; or stores in their place
     tile: tuple[int, int]
     limits: tuple[Index, Index]
     bind: Bind

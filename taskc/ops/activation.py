@@ -44,7 +44,8 @@ def _read_elu(r: Reading) -> str:
 
 @onnx_reader("Selu")
 def _read_selu(r: Reading) -> str:
-    x, alpha, gamma = r.inputs[0], r.float_("alpha", 1.67326319217681884765625), r.float_("gamma", 1.05070102214813232421875)
+    x, alpha = r.inputs[0], r.float_("alpha", 1.67326319217681884765625)
+    gamma = r.float_("gamma", 1.05070102214813232421875)
     return apply(r, "mul", _negative(r, x, apply(r, "mul", _exp_minus_one(r, x), alpha)), gamma)
 
 

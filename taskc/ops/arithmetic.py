@@ -80,8 +80,14 @@ for _onnx, _function in (("Min", "min"), ("Max", "max"), ("Sum", "add")):
 
 @onnx_reader("Mean")
 def _read_mean(r: Reading) -> str:
-    total = _chain("add")(r)
-    return r.add(Elementwise("div"), total, scalar(r, float(len(r.inputs)), r.type(total).dtype))
+    """Summed in the type that arithmetic runs in: a sum of float16 may overflow where the mean does not."""
+    kind = r.type(r.inputs[0]).dtype
+    wide = [i if kind == kind.compute else r.add(Cast(kind.compute), i) for i in r.inputs]
+    total = wide[0]
+    for other in wide[1:]:
+        total = r.add(Elementwise("add"), total, other)
+    out = r.add(Elementwise("div"), total, scalar(r, float(len(wide)), kind.compute))
+    return out if kind == kind.compute else r.add(Cast(kind), out)
 
 
 def _power(r: Reading, exponent: str) -> str:

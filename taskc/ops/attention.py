@@ -25,7 +25,7 @@ from taskc.ops.registry import Example, Reading, examples, onnx_reader
 class Attention(Op):
     """q[b, h, m, k], key[b, hk, j, k], v[b, hk, j, n], bias that broadcasts to [b, h, m, j] or None -> out[b, h, m, n].
 
-    hk divides h: neighbouring heads share keys and values. `causal`: row m sees j <= m. A row that sees nothing gives 0."""
+    hk divides h: neighbouring heads share keys and values. `causal`: row m sees j <= m. A blind row gives 0."""
 
     scale: float
     causal: bool = False
@@ -119,5 +119,6 @@ def _examples() -> list[Example]:
         Example(Attention(0.5), (v(2, 3, 5, 6), v(2, 3, 7, 6), v(2, 3, 7, 9), hidden), "bias, one masked row"),
         Example(Attention(0.3, causal=True), (v(1, 4, 6, 5), v(1, 2, 6, 5), v(1, 2, 6, 5)), "causal, shared heads"),
         Example(Attention(8**-0.5, causal=True), tuple(half), "float16"),
-        Example(Attention(1.0, causal=True), (v(1, 1, 3, 4), v(1, 1, 6, 4), v(1, 1, 6, 4), v(6)), "more keys than rows"),
+        Example(Attention(1.0, causal=True), (v(1, 1, 3, 4), v(1, 1, 6, 4), v(1, 1, 6, 4), v(6)),
+                "more keys than rows"),
     ]

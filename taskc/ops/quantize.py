@@ -87,7 +87,8 @@ class Dequantize(Op):
     def infer(self, ins: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         x, scale, zero = (*ins, None)[:3]
         x = _fits(x, scale, zero, self.axis)
-        if x.dtype not in (*TARGETS, I32) or scale is None or not scale.dtype.is_float or (zero is not None and zero.dtype != x.dtype):
+        wrong_zero = zero is not None and zero.dtype != x.dtype
+        if x.dtype not in (*TARGETS, I32) or scale is None or not scale.dtype.is_float or wrong_zero:
             raise OpError(f"dequantisation of {x} with scale {scale} and zero point {zero}")
         return (TensorType(scale.dtype, x.shape),)
 
@@ -106,7 +107,8 @@ class Dequantize(Op):
         value = Cast(x.at(*index), I32)
         if zero is not None:
             value = call("sub", value, Cast(_along(zero, index, self.axis), I32))
-        return Map(axes, (Store(outs[0], index, call("mul", Cast(value, scale.dtype.compute), _along(scale, index, self.axis))),))
+        out = call("mul", Cast(value, scale.dtype.compute), _along(scale, index, self.axis))
+        return Map(axes, (Store(outs[0], index, out),))
 
 
 def _axes(shape: Sequence[Dim]) -> tuple[Axis, ...]:

@@ -46,8 +46,6 @@ def matching_groups(a: Sequence[Dim], b: Sequence[Dim]) -> list[tuple[tuple[int,
 
     Dims of 1 are in no run. Where symbols leave it open, the rest is one run."""
     left, right = [i for i, d in enumerate(a) if d != 1], [j for j, d in enumerate(b) if d != 1]
-    if 0 in a or 0 in b:
-        return [(tuple(left), tuple(right))] if left or right else []
     out: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -74,6 +72,8 @@ def _smaller(a: Index, b: Index) -> bool:
 def reshaped_index(index: Sequence[Index], shape: Sequence[Dim], source: Sequence[Dim]) -> tuple[Index, ...]:
     """Where the element at `index` of `shape` lies in a tensor of `source` dims with the same elements."""
     out: list[Index] = [0] * len(source)
+    if 0 in source:
+        return tuple(out)  # no element to find
     for theirs, ours in matching_groups(source, shape):
         position = ravel([index[j] for j in ours], [shape[j] for j in ours])
         for i, value in zip(theirs, unravel(position, [source[i] for i in theirs]), strict=True):

@@ -18,17 +18,18 @@ from taskc.targets.target import Target
 class Traits:
     """All that a schedule space may depend on besides the target: never an extent.
 
-    operand: the element type of the data that is computed on; result: that of the first output."""
+    operand: the element type of the data that is computed on; result: that of the first output; precision: of a Contraction."""
 
     operand: DType
     result: DType
+    precision: str = "native"
 
 
 def traits_of(task: Task) -> Traits:
     """The traits of a task."""
     result = outputs(task)[0].dtype
     if isinstance(task, Contraction):
-        return Traits(task.operand, result)
+        return Traits(task.operand, result, task.precision)
     if isinstance(task, Attention):
         return Traits(task.operand, result)
     values = [s.value for s in task.stores] if isinstance(task, Map) else [task.x]

@@ -1,4 +1,4 @@
-"""Every operator's reader and reference against onnxruntime on one-node models; and what is refused, with its reason."""
+"""Each operator's reader and reference against onnxruntime on one-node models; what is refused, and the reason."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _model(case: Case, outputs: int = 1) -> tuple[bytes, dict[str, Array]]:
     node = onnx.helper.make_node(case.op, names, out, domain=case.domain, **case.attributes)
     fixed = {f"in{i}" for i in case.constant}
     kind = onnx.helper.np_dtype_to_tensor_dtype
-    graph = onnx.helper.make_graph(
-        [node], "one_node",
-        [onnx.helper.make_tensor_value_info(k, kind(v.dtype), v.shape) for k, v in values.items() if k not in fixed],
-        [onnx.ValueInfoProto(name=o) for o in out], [onnx.numpy_helper.from_array(values[k], k) for k in values if k in fixed])
+    feeds = {k: v for k, v in values.items() if k not in fixed}
+    inputs = [onnx.helper.make_tensor_value_info(k, kind(v.dtype), v.shape) for k, v in feeds.items()]
+    weights = [onnx.numpy_helper.from_array(values[k], k) for k in values if k in fixed]
+    graph = onnx.helper.make_graph([node], "one_node", inputs, [onnx.ValueInfoProto(name=o) for o in out], weights)
     opsets = [onnx.helper.make_opsetid("", case.opset), onnx.helper.make_opsetid("com.microsoft", 1)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    return model.SerializeToString(), {k: v for k, v in values.items() if k not in fixed}
+    return model.SerializeToString(), feeds
 
 
 def _onnxruntime(model: bytes, feeds: dict[str, Array]) -> Array:
@@ -51,7 +51,8 @@ def _by_references(graph: Graph, feeds: dict[str, Array]) -> Array:
     for node in graph.nodes:
         types = [graph.types[o] for o in node.outputs]
         results = node.op.reference(*(values[i] if i else None for i in node.inputs))
-        assert [(r.dtype, r.shape) for r in results] == [(t.dtype.numpy, t.shape) for t in types], f"{node.op} infers {types}"
+        found = [(r.dtype, r.shape) for r in results]
+        assert found == [(t.dtype.numpy, t.shape) for t in types], f"{node.op} infers {types}"
         values.update(zip(node.outputs, results, strict=True))
     return values[graph.outputs[0][1]]
 
@@ -81,7 +82,8 @@ REFUSED: list[tuple[Case, type[TaskcError], str, int]] = [
     (Case("Attention", (X, X, X), {"softcap": 2.0}, opset=23), Unsupported, "softcap", 1),
     (Case("Attention", (f(2, 5, 6), f(2, 5, 6), f(2, 5, 6)), {"q_num_heads": 2}, opset=23), Unsupported, "heads", 1),
     (Case("MultiHeadAttention", (f(1, 5, 6),), {"num_heads": 2}, domain="com.microsoft"), Unsupported, "fusion", 1),
-    (Case("Resize", (X, f(8), s(1, 1, 2, 2)), {"coordinate_transformation_mode": "tf_crop_and_resize"}, (2,)), Unsupported, "tf_crop", 1),
+    (Case("Resize", (X, f(8), s(1, 1, 2, 2)), {"coordinate_transformation_mode": "tf_crop_and_resize"}, (2,)),
+     Unsupported, "tf_crop", 1),
     (Case("Resize", (X, None, s(1, 1, 2, 2)), {}), Unsupported, "compile time", 1),
     (Case("Resize", (X, None, s(1, 2, 2)), {}, (2,)), BadModel, "3 scales", 1),
     (Case("Einsum", (X, X, X), {"equation": "abcd,abcd,abcd->a"}), Unsupported, "steps of two", 1),

@@ -57,3 +57,35 @@ DEV u32 f32_to_tf32(float x) {
   return (bits + 0x1000u) & ~0x1fffu;
 }
 #endif
+
+// Rounds N floats, given as bits, to TF32.
+template <int N> DEV void round_tf32(u32* x) {
+  UNROLL
+  for (int i = 0; i < N; ++i) x[i] = f32_to_tf32(bits_as<float>(x[i]));
+}
+
+// Splits N floats, given as bits: x becomes its TF32 part, small the rest as TF32. Infinities and NaN have no rest, so they act
+// as they do in float32; so has a number that would round up to infinity its lower bits cut instead.
+template <int N> DEV void split_tf32(u32* x, u32* small) {
+  UNROLL
+  for (int i = 0; i < N; ++i) {
+    float whole = bits_as<float>(x[i]);
+    u32 big = f32_to_tf32(whole);
+    bool over = (big & 0x7f800000u) == 0x7f800000u;
+    if (over && (x[i] & 0x7f800000u) != 0x7f800000u) big = x[i] & 0xffffe000u, over = false;
+    small[i] = over ? 0u : f32_to_tf32(whole - bits_as<float>(big));
+    x[i] = big;
+  }
+}
+
+// Two floats rounded to T, the first in the lower half.
+template <class T> DEV u32 pack_pair(float low, float high) {
+  return u32(from_f32<T>(low).bits) | u32(from_f32<T>(high).bits) << 16;
+}
+// The fragment of A (16 x 16, 16-bit) whose elements are two neighbouring accumulator tiles of 16 x 8.
+template <class T> DEV void accumulators_as_a(u32* a, const float* left, const float* right) {
+  a[0] = pack_pair<T>(left[0], left[1]);
+  a[1] = pack_pair<T>(left[2], left[3]);
+  a[2] = pack_pair<T>(right[0], right[1]);
+  a[3] = pack_pair<T>(right[2], right[3]);
+}

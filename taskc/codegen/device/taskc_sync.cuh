@@ -61,6 +61,17 @@ DEV bool any(bool p) { return ballot(p) != 0; }
 DEV bool all(bool p) { return ballot(!p) == 0; }
 #endif
 
+// *dst = the value at src of the lane whose number differs by `mask`; for types of any size up to 8 bytes.
+template <class T> DEV void exchange_xor(T* dst, const T* src, int mask) {
+  if constexpr (sizeof(T) >= 4) *dst = shfl_xor(*src, mask);
+  else {
+    int bits = 0;
+    TASKC_COPY(&bits, src, sizeof(T));
+    bits = shfl_xor(bits, mask);
+    TASKC_COPY(dst, &bits, sizeof(T));
+  }
+}
+
 // Over aligned groups of WIDTH lanes; every lane gets the result, and the order of the sum is fixed.
 template <int WIDTH = 32, class T> DEV T warp_sum(T v) {
   UNROLL
