@@ -11,7 +11,7 @@ from taskc.ir import value
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import F32, I32, I64, DType
 from taskc.ir.expr import Expr, Index, ceildiv, maximum, prod, ravel
-from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.graph import Array, Op, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Dim, Number, Tensor, Value, call, choose
 from taskc.ops.known import known, known_indices, plain_shape

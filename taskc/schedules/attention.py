@@ -17,7 +17,20 @@ from taskc.ir.dtype import BF16, F16, F32, U32, DType
 from taskc.ir.expr import Index, ceildiv, maximum, mentions, minimum, prod, substitute, unravel
 from taskc.ir.mapping import LDMATRIX_ROW, Layout, padded, swizzled, tile_mapping
 from taskc.ir.program import (
-    Bind, Buffer, Commit, Fetch, FetchTile, LoadPort, Program, Set, StoreTile, TilePort, VectorLoad, VectorStore, block_vars, thread_var,
+    Bind,
+    Buffer,
+    Commit,
+    Fetch,
+    FetchTile,
+    LoadPort,
+    Program,
+    Set,
+    StoreTile,
+    TilePort,
+    VectorLoad,
+    VectorStore,
+    block_vars,
+    thread_var,
 )
 from taskc.ir.task import Attention, Axis, Task
 from taskc.ir.value import Const, Element, Value, call, choose

@@ -13,7 +13,21 @@ from taskc.ir.dtype import I32, DType
 from taskc.ir.expr import Index, Var, ceildiv, minimum, prod, unravel
 from taskc.ir.mapping import Layout, padded
 from taskc.ir.program import (
-    Bind, Buffer, Commit, Fetch, LoadPort, Pointer, Program, Query, Return, Set, StoreTile, VectorLoad, VectorStore, Workspace, block_vars,
+    Bind,
+    Buffer,
+    Commit,
+    Fetch,
+    LoadPort,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Set,
+    StoreTile,
+    VectorLoad,
+    VectorStore,
+    Workspace,
+    block_vars,
     thread_var,
 )
 from taskc.ir.task import Axis, Contraction

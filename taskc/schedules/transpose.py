@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, prod as int_prod
+from math import ceil
+from math import prod as int_prod
 
 from taskc.fuse.width import contiguous_width, lane
 from taskc.ir.expr import Index, Var, ceildiv, mentions, prod, substitute, unravel
