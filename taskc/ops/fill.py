@@ -168,7 +168,9 @@ def _read_range(r: Reading) -> str:
     if step == 0 or step != step:
         r.bad(f"its step is {step}")
     if any(isinstance(v, float) for v in (start, limit, step)):
-        size = max(0, int(np.ceil((limit - start) / step))) if np.isfinite([start, limit, step]).all() else r.bad("its bounds are not finite")
+        if not np.isfinite([start, limit, step]).all():
+            r.bad("its bounds are not finite")
+        size = max(0, int(np.ceil((limit - start) / step)))
     else:
         size = maximum(ceildiv(limit - start, step) if step > 0 else ceildiv(start - limit, -step), 0)
     return r.add(Range(start, step, size, dtype))
