@@ -22,7 +22,7 @@ from taskc.ir.program import (
 from taskc.ir.task import Attention, Axis, Task
 from taskc.ir.value import Const, Element, Value, call, choose
 from taskc.schedules.contraction import fill, staging_layout
-from taskc.schedules.pipeline import pipeline
+from taskc.schedules.pipeline import Steps, pipeline
 from taskc.schedules.template import Traits, concrete
 from taskc.targets.target import Target
 
@@ -90,7 +90,7 @@ def illegal(s: Schedule, target: Target, task: Attention) -> str | None:
 
 def _registers(task: Attention, s: Schedule) -> int:
     _, nd = _shape(task)
-    return (nd + s.bj) * s.bm // s.threads(task.operand) + 70
+    return (nd + s.bj) * s.bm // s.threads(task.operand) + 96
 
 
 def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) -> float:
@@ -244,10 +244,8 @@ class _Kernel:
         with p.loop("e", 0, self.rows) as e:
             p.put(Set(self.top[e], _MINUS_INFINITY))
         begin, end = self._key_tiles()
-        p.do("grid_dependency_wait")
-        self._pieces(Fetch, self.port_q, self.tile_q, self._across(self.tile_q, self.m0), 0)
-        p.do("cp_async_commit")
-        pipeline(p, "async", s.stages, begin, end, self._fetch, lambda jt, slot: self._commit(jt, slot, begin), self._step)
+        steps = Steps(lambda _jt, _slot: None, lambda jt, slot: self._fetch(jt, slot, begin), lambda jt, slot: self._commit(jt, slot, begin), self._step)
+        pipeline(p, "async", s.stages, begin, end, steps)
         self._finish()
         return p
 
@@ -273,13 +271,15 @@ class _Kernel:
         for piece in range(tile.count):
             self.p.put(access(port, tile.origin(piece, *origin), slot * (tile.count * tile.size) + piece * tile.size))
 
-    def _fetch(self, jt: Index, slot: Index) -> None:
+    def _fetch(self, jt: Index, slot: Index, begin: Index) -> None:
         j0 = jt * self.s.bj
+        if jt == begin:  # the pipeline's first copies: q goes with them
+            self._pieces(Fetch, self.port_q, self.tile_q, self._across(self.tile_q, self.m0), 0)
         self._pieces(Fetch, self.port_k, self.tile_k, self._across(self.tile_k, j0), slot)
         self._pieces(Fetch, self.port_v, self.tile_v, self._across(self.tile_v, j0), slot)
 
     def _commit(self, jt: Index, slot: Index, begin: Index) -> None:
-        """q has landed by the first tile's wait: its copies are older."""
+        """q has landed with the first tile."""
         j0 = jt * self.s.bj
         with self.p.when(begin - jt + 1):
             self._pieces(Commit, self.port_q, self.tile_q, self._across(self.tile_q, self.m0), 0)
