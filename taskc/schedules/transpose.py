@@ -67,9 +67,11 @@ def find_turn(task: Task) -> Turn | str:
         return "not a map"
     if len(task.stores) != 1:
         return f"{len(task.stores)} stores: a tile is turned around for one"
+    if any(a.extent == 0 for a in task.axes):
+        return "no elements"
     store = task.stores[0]
     if any(isinstance(v, (Let, Reduce)) for v in walk(store.value)):
-        return "indices that come from data, or a reduction a element"
+        return "indices that come from data, or a reduction an element"
     written = store.tensor.address(store.index)
     j = _innermost(task.axes, written)
     if j is None:
@@ -195,7 +197,7 @@ def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     p.do("grid_dependency_launch")
     z, y, x = unravel(bx, (prod([a.extent for a in t.batch]), down, across))
     origin = (p.let("j0", y * s.j), p.let("i0", x * s.i))
-    fixed = {f"{k}": p.let(f"b_{k}", v) for k, v in _bind(t.batch, p.let("batch", z)).items()} if t.batch else {}
+    fixed = {k: p.let(f"b_{k}", v) for k, v in _bind(t.batch, p.let("batch", z)).items()} if t.batch else {}
     bind: Bind = lambda row, column: {**fixed, **_bind(t.i, column), **_bind(t.j, row)}
     tile = p.declare(Buffer("tile", dtype, s.i * s.j, "shared", 0))
     layout = rotated(s.i, 16 // dtype.bytes)

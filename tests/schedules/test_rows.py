@@ -30,7 +30,7 @@ from taskc.schedules import rows
 from taskc.schedules.rows import Schedule
 from taskc.schedules.template import Traits, traits_of
 from taskc.targets import TARGETS
-from tests.schedules.running import Case, launch, program, run
+from task_cases import Case, launch, program, run
 
 HOST, GPU = TARGETS["host"], TARGETS["sm_90a"]
 RNG = np.random.default_rng(5)
@@ -133,6 +133,19 @@ def test_normalisations(tmp_path: Path) -> None:
                        (LayerNorm(1, 1e-6, center=False), [data(3, 1009), data(1009)]), (LayerNorm(1, 1e-5), [data(5, 1) + 1000, data(1), data(1)])):
         cases += [case(op, arrays, s) for s in best(rows_task(op, arrays), 3)]
     run(rows, cases, tmp_path)
+
+
+def test_empty_rows(tmp_path: Path) -> None:
+    """No columns: a sum of nothing is 0, a product 1, a maximum minus infinity, whatever the schedule."""
+    cases = [case(Reduce(kind, (1,)), [data(3, 0)], s, kind) for kind in ("sum", "prod", "min")
+             for s in (Schedule("columns", 32, 4, 2, 1), Schedule("columns", 128, 1, 1, 0), Schedule("rows", 8, 16, 1, 4))]
+    programs = {f"k{i}": program(rows, c, f"k{i}") for i, c in enumerate(cases)}
+    compile_host({n: emit(p) for n, p in programs.items()}, tmp_path / "kernels.so")
+    library = HostLibrary(tmp_path / "kernels.so")
+    for c, (name, p) in zip(cases, programs.items(), strict=True):
+        got = launch(library, name, p, c.task, {"in0": c.points[0][1]["in0"]}, {})["out"]
+        want = {"sum": 0.0, "prod": 1.0, "min": np.inf}[c.label]
+        assert (got == want).all(), (c.label, c.schedule)
 
 
 def _fused(n: int, c: int) -> Rows:

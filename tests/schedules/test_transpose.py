@@ -22,7 +22,7 @@ from taskc.schedules.template import Traits
 from taskc.schedules.transpose import Schedule, Turn, find_turn
 from taskc.targets import TARGETS
 from taskc.tune.choose import choose
-from tests.schedules.running import Case, program, run
+from task_cases import Case, program, run
 
 HOST = TARGETS["host"]
 RNG = np.random.default_rng(9)

@@ -21,6 +21,7 @@ from taskc.ir.graph import Array
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.program import Program
 from taskc.ir.task import Task, inputs, outputs
+from taskc.ir.verify import verify
 from taskc.targets import TARGETS
 
 
@@ -40,7 +41,12 @@ TOLERANCE = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 4e-6, "f64": 1e-13}
 
 
 def program(template: ModuleType, case: Case, name: str) -> Program:
-    return stitch(template.build(case.task, case.schedule, TARGETS["host"], name), case.task)
+    """The stitched program, verified."""
+    reason = template.why_not(case.task, TARGETS["host"])
+    assert reason is None, reason
+    p = stitch(template.build(case.task, case.schedule, TARGETS["host"], name), case.task)
+    verify(p)
+    return p
 
 
 def run(template: ModuleType, cases: Sequence[Case], folder: Path, seeds: Sequence[int] = (0, 7)) -> None:
