@@ -14,7 +14,7 @@ from taskc.ir.program import (
 )
 from taskc.ir.task import Rows, Statistic
 from taskc.ir.value import Hole, Value, rewrite
-from taskc.schedules.rows_schedule import Schedule, passes, shared_bytes
+from taskc.schedules.rows_schedule import Schedule, passes, region_bytes, shared_bytes, slot_bytes
 
 
 class Builder:
@@ -26,11 +26,10 @@ class Builder:
         self.by_rows = s.along == "rows"
         self.blocks = ceildiv(self.rows, s.block_rows)
         grid = (self.blocks, s.split, 1)
-        shared = shared_bytes(task, s)
-        self.p = Program(name, grid, s.block_threads, shared)
+        self.p = Program(name, grid, s.block_threads, shared_bytes(task, s))
         self.bx, self.part, _ = block_vars(grid)
         self.tid = thread_var(s.block_threads)
-        self.region = (shared - (16 if s.split > 1 else 0)) // max(1, min(2, len(self.passes)))
+        self.region = region_bytes(task, s)
         self.results: list[Buffer] = []
         row, column = task.row.var.name, task.column.var.name
         self.bind: Bind = lambda i, j: {row: i, column: j}
@@ -137,7 +136,7 @@ class Builder:
             found: list[Buffer] = []
             for b in q.buffers:
                 found.append(self.p.declare(Buffer(f"{b.name}_at", b.dtype, self.s.slots, "shared", place)))
-                place += 8 * self.s.slots
+                place += slot_bytes(b.dtype, self.s)
             out.append(Partial(q.kind, found[0], found[1] if q.index else None))
         return out
 

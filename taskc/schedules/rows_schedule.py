@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from taskc.ir.dtype import I64, DType
 from taskc.ir.partial import ARG
 from taskc.ir.task import Rows
 from taskc.ir.value import Hole, walk
@@ -67,7 +68,17 @@ def passes(task: Rows) -> list[range]:
     return [range(a, b) for a, b in pairwise([*starts, len(task.statistics)])] if task.statistics else []
 
 
+def slot_bytes(dtype: DType, s: Schedule) -> int:
+    """Shared memory of one buffer of partial results; a multiple of 16."""
+    return -(-dtype.bytes * s.slots // 16) * 16
+
+
+def region_bytes(task: Rows, s: Schedule) -> int:
+    """Shared memory in which the threads of one pass meet; passes take two regions in turn."""
+    each = [slot_bytes(q.value.dtype, s) + (slot_bytes(I64, s) if q.kind in ARG else 0) for q in task.statistics]
+    return max((sum(each[i] for i in p) for p in passes(task)), default=0)
+
+
 def shared_bytes(task: Rows, s: Schedule) -> int:
-    """Two regions that passes take in turn, and the flag of `last_block`."""
-    region = 8 * s.slots * max((len(p) * (2 if any(task.statistics[i].kind in ARG for i in p) else 1) for p in passes(task)), default=0)
-    return region * min(2, len(passes(task))) + (16 if s.split > 1 else 0)
+    """Of a block: the regions, and the flag of `last_block`."""
+    return region_bytes(task, s) * min(2, len(passes(task))) + (16 if s.split > 1 else 0)
