@@ -9,8 +9,22 @@ from taskc.ir.expr import Index, Var, ceildiv, minimum
 from taskc.ir.mapping import row_major
 from taskc.ir.partial import ARG, Partial
 from taskc.ir.program import (
-    Accumulate, Bind, Buffer, FetchTile, Pointer, Program, Query, Return, Set, StoreTile, TilePort, VectorLoad, VectorStore, Workspace,
-    block_vars, thread_var,
+    Accumulate,
+    Bind,
+    Buffer,
+    FetchTile,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Set,
+    StoreTile,
+    TilePort,
+    VectorLoad,
+    VectorStore,
+    Workspace,
+    block_vars,
+    thread_var,
 )
 from taskc.ir.task import Rows, Statistic
 from taskc.ir.value import Hole, Value, rewrite

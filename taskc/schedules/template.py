@@ -41,7 +41,7 @@ class Template(Protocol):
     """A schedule template. Schedules are frozen dataclasses of the template's own; `str` of one is short and unique."""
 
     @property
-    def NAME(self) -> str: ...  # noqa: N802
+    def NAME(self) -> str: ...
 
     def space(self, target: Target, traits: Traits, /) -> tuple[Any, ...]:
         """Every legal schedule, the same for every size; at most about 200."""

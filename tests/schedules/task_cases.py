@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from taskc.codegen.emit import emit
-from taskc.codegen.hostcc import compile_host
 from taskc.codegen.host_library import HostLibrary
+from taskc.codegen.hostcc import compile_host
 from taskc.fuse.stitch import stitch
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import DType
@@ -65,7 +65,8 @@ def run(template: ModuleType, cases: Sequence[Case], folder: Path, seeds: Sequen
     library.set_order(0)
 
 
-def launch(library: HostLibrary, name: str, p: Program, task: Task, arrays: Mapping[str, Array], symbols: Mapping[str, int]) -> dict[str, Array]:
+def launch(library: HostLibrary, name: str, p: Program, task: Task, arrays: Mapping[str, Array],
+           symbols: Mapping[str, int]) -> dict[str, Array]:
     """One launch; every tensor ends at an unreadable page, outputs and scratch start as NaN, counters must return to zero."""
     mine: dict[str, Array] = {t.name: library.guarded(np.ascontiguousarray(arrays[t.name]), 16 if t.dtype.bytes < 16 else 1)
                               for t in inputs(task)}
