@@ -46,7 +46,8 @@ def illegal(s: Schedule, traits: Traits) -> str | None:
     if s.width * traits.operand.bytes > 32:
         return "a vector is more than two accesses of 16 bytes"
     words = max(1, element // 4)
-    registers = words * s.width * (s.vectors + (2 if s.along == "rows" else 0)) + 40 * words
+    # Double-precision functions are inlined for every element held, and take about as many registers again.
+    registers = words * words * s.width * (s.vectors + (2 if s.along == "rows" else 0)) + 40 * words
     if s.block_threads * registers > 65536 or registers > 200:
         return f"{registers} registers for each of {s.block_threads} threads"
     if s.keep and s.width == 1 and s.keep == 1 and s.threads < 32 and s.along == "columns":
