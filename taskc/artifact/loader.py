@@ -332,8 +332,8 @@ class DeviceArray:
 
     def __dlpack__(self, *, stream: int | None = None, **_: Any) -> object:
         """A `dltensor` capsule. The consumer works on its own stream, so writing must have ended, or be on that stream."""
-        if self._stream is not None and stream != self._stream:
-            self._model.synchronize()
+        if self._stream is not None and stream not in (-1, self._stream or 1):  # -1: the consumer wants no waiting
+            self._model._wait_stream(self._stream)  # pyright: ignore[reportPrivateUsage]
         _, _, code, bits = _DTYPES[self._dtype]
         shape = (ctypes.c_int64 * max(len(self.shape), 1))(*self.shape)
         managed = _DLManaged()
@@ -514,6 +514,10 @@ class Context:
         self._api.statistics(self._handle, ctypes.byref(out))
         return {name: int(getattr(out, name)) for name, *_ in _Statistics._fields_}
 
+    def _wait_stream(self, stream: int) -> None:
+        with self._lock:
+            self._check(self._api.wait_stream(self._handle, stream or None))
+
     @staticmethod
     def _array(tensors: list[Any]) -> Any:
         return (_Tensor * max(len(tensors), 1))(*tensors)
@@ -562,7 +566,7 @@ class Context:
         if len(operand.shape) > _MAX_RANK:
             raise ModelError(f"{what} '{info.name}': given rank {len(operand.shape)}, wanted {info}", _USAGE)
         if operand.stream is not None and operand.stream != (stream or 1):
-            self._check(self._api.wait_stream(self._handle, operand.stream))
+            self._wait_stream(operand.stream)
         return _Operand(operand.pointer, operand.on_device, dtype, operand.dtype_name, operand.shape, operand.keep)
 
     @staticmethod
@@ -646,6 +650,9 @@ class Model:
     def statistics(self) -> dict[str, int]:
         """See Context.statistics."""
         return self._context.statistics()
+
+    def _wait_stream(self, stream: int) -> None:
+        self._context._wait_stream(stream)  # pyright: ignore[reportPrivateUsage]
 
     def _allocate(self, nbytes: int) -> tuple[int, object]:
         """Device memory and the object that frees it; that object keeps the model."""
