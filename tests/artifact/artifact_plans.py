@@ -57,8 +57,8 @@ extern "C" int taskc_launch_scale(void** a, const Launch* l) {
   for (int i = 0; i < l->grid[0] * l->threads && i < n; ++i) out[i] = x[i] * w[i % m];
   return 0;
 }
-// out[0] = runs since the counter was zeroed; scratch must be writable; fails when the first input is negative, leaving the
-// counter at 100
+// out[0] = runs since the counter was zeroed; scratch must be writable; fails when the first input is negative,
+// leaving the counter at 100
 extern "C" int taskc_launch_count(void** a, const Launch*) {
   int *out = value<int*>(a[0]); const float *x = value<const float*>(a[1]); int *counter = value<int*>(a[2]);
   int *scratch = value<int*>(a[3]); long long bytes = value<long long>(a[4]);
@@ -158,7 +158,9 @@ def affine_plan(code: Code, rows: Index = 3, cols: int = 5, weights: np.ndarray 
     )
     target = TargetPlan(code.target, code.images, KERNELS, tensors, steps, 256 + 4 * n)
     ports = (Port("a", F32, shape, names), Port("b", F32, shape, names))
-    return ModelPlan("affine", symbols, ports, (Port("y", F32, shape, names),), (target,), ((0, w.tobytes()),), '{"made": "test"}')
+    return ModelPlan(
+        "affine", symbols, ports, (Port("y", F32, shape, names),), (target,), ((0, w.tobytes()),), '{"made": "test"}'
+    )
 
 
 def affine(a: np.ndarray, b: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -192,7 +194,12 @@ def chain_plan(code: Code, length: int, n: int = 1000) -> ModelPlan:
     """y = x + length * w by dependent launches that take turns in two arena buffers."""
     x, y, w = PlanTensor("x", F32, (n,), InputMemory(0)), PlanTensor("y", F32, (n,), OutputMemory(0)), WeightMemory(0)
     size = (4 * n + 255) // 256 * 256
-    tensors = (x, y, PlanTensor("w", F32, (n,), w), *(PlanTensor(f"t{i}", F32, (n,), ArenaMemory(i * size)) for i in range(2)))
+    tensors = (
+        x,
+        y,
+        PlanTensor("w", F32, (n,), w),
+        *(PlanTensor(f"t{i}", F32, (n,), ArenaMemory(i * size)) for i in range(2)),
+    )
     steps: list[Launch] = []
     for i in range(length):
         source = 0 if i == 0 else 3 + (i - 1) % 2
@@ -218,7 +225,9 @@ def peek_plan(code: Code) -> ModelPlan:
     """y = the first float of the arena, which nothing has written."""
     tensors = (PlanTensor("y", F32, (1,), OutputMemory(0)), PlanTensor("t", F32, (1,), ArenaMemory(0)))
     steps = (Launch(PEEK, (1, 1, 1), (TensorArg(0), TensorArg(1)), name="Peek"),)
-    return ModelPlan("peek", (), (), (Port("y", F32, (1,)),), (TargetPlan(code.target, code.images, KERNELS, tensors, steps, 256),))
+    return ModelPlan(
+        "peek", (), (), (Port("y", F32, (1,)),), (TargetPlan(code.target, code.images, KERNELS, tensors, steps, 256),)
+    )
 
 
 def misc_plan(code: Code, rows: int = 13, cols: int = 70) -> ModelPlan:
@@ -238,7 +247,11 @@ def misc_plan(code: Code, rows: int = 13, cols: int = 70) -> ModelPlan:
         Launch(1, (6, 1, 1), (TensorArg(2),), name="Ranks"),
         Launch(2, (5, 1, 1), (TensorArg(3), CounterArg(4)), name="Blocks"),
     )
-    kernels = (Kernel("map_copy", 32, 60_000), Kernel("ranks", 32, 0, cluster=(2, 1, 1)), Kernel("grid_sum", 32, 0, cooperative=True))
+    kernels = (
+        Kernel("map_copy", 32, 60_000),
+        Kernel("ranks", 32, 0, cluster=(2, 1, 1)),
+        Kernel("grid_sum", 32, 0, cooperative=True),
+    )
     target = TargetPlan(code.target, code.images, kernels, tensors, steps, 0)
     outputs = Port("copy", F32, (rows, padded)), Port("ranks", I32, (6,)), Port("sum", I32, (5,))
     return ModelPlan("misc", (), (Port("x", F32, (rows, padded)),), outputs, (target,))
@@ -255,7 +268,8 @@ extern "C" __global__ void map_copy(const __grid_constant__ Map map, float* out,
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(b));
     asm volatile("fence.mbarrier_init.release.cluster;");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" :: "r"(b));
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}],
+    [%4];"
                  :: "r"(t), "l"(&map), "r"(x), "r"(y), "r"(b) : "memory");
   }
   __syncwarp();

@@ -1,4 +1,5 @@
-"""The runtime on an NVIDIA GPU: values, graphs, dependent launches, pointers, streams, torch in the same process, messages."""
+"""The runtime on an NVIDIA GPU: values, graphs, dependent launches, pointers, streams, torch in the same process,
+messages."""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ def test_plain_launches_and_poison(library: Write) -> None:
     path = library(chain_plan(gpu_code(), 9))
     code = (
         "import sys, numpy as np; from taskc.artifact import loader\n"
-        "m = loader.load(sys.argv[1]); x = np.arange(1000, dtype='f'); w = np.random.default_rng(3).integers(-8, 8, 1000)\n"
+        "m = loader.load(sys.argv[1]); x = np.arange(1000, dtype='f')\n"
+        "w = np.random.default_rng(3).integers(-8, 8, 1000)\n"
         "for _ in range(20): assert np.array_equal(m.run({'x': x})['y'], x + 9 * w.astype('f'))\n"
         "assert m.statistics()['graph'] == int(sys.argv[2])"
     )
@@ -131,7 +133,9 @@ def test_code_that_fits_no_gpu_here(library: Write) -> None:
     arch = "sm_80" if capability() >= 90 else "sm_90a"
     cubin = compile_cuda(CUDA_KERNELS, arch, "kernels").cubin
     path = library(affine_plan(Code(arch, (Image("cubin", arch, cubin),))))
-    with pytest.raises(loader.ModelError, match=rf"GPU 0 \(.*\) can run none of the embedded code: {arch} \(cubin\)") as e:
+    with pytest.raises(
+        loader.ModelError, match=rf"GPU 0 \(.*\) can run none of the embedded code: {arch} \(cubin\)"
+    ) as e:
         loader.load(path)
     assert e.value.exit_code == 8 and f"--target sm_{capability()}" in str(e.value)
     with pytest.raises(loader.ModelError, match=r"device 'cuda:99': the CUDA driver sees \d+ GPU"):
@@ -172,14 +176,20 @@ class Interface:
     """A GPU array of another library, seen through __cuda_array_interface__ only."""
 
     def __init__(self, pointer: int, shape: tuple[int, ...], **more: Any) -> None:
-        self.__cuda_array_interface__ = {"shape": shape, "typestr": "<f4", "data": (pointer, False), "version": 3, **more}
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": "<f4",
+            "data": (pointer, False),
+            "version": 3,
+            **more,
+        }
 
 
 def test_bad_pointers_are_refused(library: Write) -> None:
     model = loader.load(library(symbolic_plan(gpu_code())))
     feed = pair(np.random.default_rng(4), 3)
     for pointer in (4096, feed["a"].ctypes.data):
-        with pytest.raises(loader.ModelError, match="input 'a': 0x[0-9a-f]+ is (not memory of a GPU|host memory)"):
+        with pytest.raises(loader.ModelError, match=r"input 'a': 0x[0-9a-f]+ is (not memory of a GPU|host memory)"):
             model.run({**feed, "a": Interface(pointer, (3, 5))})
     assert right(feed, model.run(feed)["y"]), "a refused run must leave the model usable"
 
@@ -194,7 +204,9 @@ def test_device_outputs_and_misaligned_inputs(library: Write) -> None:
         once = affine(feed["a"], feed["b"], rng_weights(5))
         assert right({"a": once, "b": zero}, model.run({"a": y, "b": zero})["y"])
         shifted = Interface(y.pointer + 4, (39, 5))
-        assert right({"a": once.ravel()[1:196].reshape(39, 5), "b": zero[:39]}, model.run({"a": shifted, "b": zero[:39]})["y"])
+        assert right(
+            {"a": once.ravel()[1:196].reshape(39, 5), "b": zero[:39]}, model.run({"a": shifted, "b": zero[:39]})["y"]
+        )
 
 
 def test_no_context_is_left_current(library: Write) -> None:
