@@ -22,7 +22,7 @@ from taskc.ir.program import (
 from taskc.ir.task import Attention, Axis, Task
 from taskc.ir.value import Const, Element, Value, call, choose
 from taskc.schedules.contraction import fill, staging_layout
-from taskc.schedules.pipeline import pipeline
+from taskc.schedules.pipeline import Steps, pipeline
 from taskc.schedules.template import Traits, concrete
 from taskc.targets.target import Target
 
@@ -247,7 +247,7 @@ class _Kernel:
         p.do("grid_dependency_wait")
         self._pieces(Fetch, self.port_q, self.tile_q, self._across(self.tile_q, self.m0), 0)
         p.do("cp_async_commit")
-        pipeline(p, "async", s.stages, begin, end, self._fetch, lambda jt, slot: self._commit(jt, slot, begin), self._step)
+        pipeline(p, "async", s.stages, begin, end, Steps(self._fetch, lambda jt, slot: self._commit(jt, slot, begin), self._step))
         self._finish()
         return p
 

@@ -101,7 +101,8 @@ class ContractionKernel:
         p.declare(self.acc)
         fill(p, self.acc)
         begin, end = k_range(p, self.part, self.tiles_k, t.split)
-        pipeline(p, t.copy, t.stages, begin, end, Steps(self._early, self._fetch, self._commit, lambda _, slot: self.compute(slot)))
+        steps = Steps(self._fetch, self._commit, lambda _, slot: self.compute(slot), self._early, lambda: p.do("grid_dependency_wait"))
+        pipeline(p, t.copy, t.stages, begin, end, steps)
         if t.split > 1:
             sum_parts(p, self.acc, self.cell, self.part, t.split, self.tiles, t.threads)
         self.stage()
