@@ -145,6 +145,8 @@ class ValueText:
 
 def converted(value: Value, storage: DType) -> str:
     """C text of `value` as `storage`, rounding to nearest even."""
+    if isinstance(value, Element) and value.storage == storage:
+        return f"{value.buffer}[{index_text(value.offset)}]"  # as it lies: not through the compute type and back
     text = ValueText()(value)
     if storage == value.dtype:
         return text
