@@ -266,6 +266,10 @@ def cases() -> list[Case]:
     out.append(Case("split-batch", graph_of(batched((3, 20, 129), (3, 129, 24))), rng.choice(splits)))
     out += [Case(f"bf16-{m}x{n}x{k}", graph_of(plain(m, n, k, dtype=BF16)), pick()) for m, n, k in SHAPES]
     out += [Case(f"bf16-conv-{c}", graph_of(conv(*CONVOLUTIONS[c], prologue=True, dtype=BF16)), pick()) for c in ("2d", "2d-last")]
+    wide = [s for s in space(HOST, Traits(F32, F32)) if s.bm * s.bn <= 64 * 64]
+    out += [Case(f"f32-{m}x{n}x{k}", graph_of(plain(m, n, k, dtype=F32)), rng.choice(wide)) for m, n, k in SHAPES]
+    out += [Case(f"f32-conv-{c}", graph_of(conv(*CONVOLUTIONS[c], prologue=True, epilogue=True, dtype=F32)), rng.choice(wide))
+            for c in ("2d-stride-pads", "2d-last", "2d-last-groups", "1d")]
     odd = tuple({"M": m, "N": n, "K": k} for m, n, k in pairwise(2, SIZES, 3)[::6])
     aligned = tuple({"M": m, "N": n, "W": w} for m, n, w in ((1, 1, 8), (37, 65, 72), (64, 64, 128)))
     images = tuple({"M": m, "N": n} for m, n in ((1, 1), (2, 7), (3, 12)))
@@ -320,9 +324,9 @@ def test_kernels_compute_what_the_graph_means(name: str, built: tuple[HostLibrar
 
 def _close(got: np.ndarray, want: np.ndarray, case: Case) -> None:  # type: ignore[type-arg]
     assert np.isfinite(got).all(), f"{int((~np.isfinite(got)).sum())} of {got.size} elements are not finite"
-    bf16 = any(t.dtype == BF16 for t in case.graph.types.values())
+    stored = {t.dtype for t in case.graph.types.values()}
     error = np.abs(got - want).max() / max(1.0, np.abs(want).max())
-    assert error < (2**-6 if bf16 else 2**-9), f"error {error} with {case.schedule}"
+    assert error < (2**-6 if BF16 in stored else 2**-9 if F16 in stored else 2**-20), f"error {error} with {case.schedule}"
 
 
 # ---- the space ------------------------------------------------------------------------------------------------------
@@ -330,11 +334,11 @@ def _close(got: np.ndarray, want: np.ndarray, case: Case) -> None:  # type: igno
 
 def test_the_space_is_legal_and_bounded() -> None:
     for name, target in TARGETS.items():
-        for dtype in (F16, BF16):
+        for dtype in (F16, BF16, F32):
             found = space(target, Traits(dtype, F32))
-            assert 50 <= len(found) <= 200, (name, len(found))
-            assert all(illegal(s, target) is None for s in found) and len(set(map(str, found))) == len(found)
-    assert space(HOST, Traits(F32, F32)) == ()
+            assert 50 <= len(found) <= 220, (name, len(found))  # "at most about 200"
+            assert all(illegal(s, target, dtype) is None for s in found) and len(set(map(str, found))) == len(found)
+    assert space(HOST, Traits(F64, F64)) == ()
 
 
 def test_illegal_schedules_say_why() -> None:
@@ -342,13 +346,13 @@ def test_illegal_schedules_say_why() -> None:
     assert illegal(good, HOST) is None
     assert "shared memory" in (illegal(replace(good, bm=512, bn=512), HOST) or "")
     assert "accumulators" in (illegal(Schedule(128, 128, 32, 128, 128, 2, "async"), HOST) or "")
-    assert "divide" in (illegal(Schedule(16, 16, 16, 16, 16, 2, "async", 1), HOST) or "divide")
+    assert "divide" in (illegal(Schedule(64, 32, 16, 16, 16, 2, "async"), HOST) or "")
     assert "split-k" in (illegal(Schedule(128, 128, 32, 64, 32, 3, "async", 4), HOST) or "")
 
 
 def test_the_template_refuses_what_it_cannot_compute() -> None:
-    (unit,) = groups_of(graph_of(plain(4, 4, 4, dtype=F32)))[0]
-    assert "no tensor-core instruction for f32" in (why_not(unit.task, HOST) or "")
+    (unit,) = groups_of(graph_of(plain(4, 4, 4, dtype=F64)))[0]
+    assert "no tensor-core instruction for f64" in (why_not(unit.task, HOST) or "")
     b = GraphBuilder()
     (unit,) = groups_of(b.graph(b.add(Elementwise("relu"), b.input("x", (4,)))))[0]
     assert why_not(unit.task, HOST) == "not a contraction"
