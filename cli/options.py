@@ -66,7 +66,7 @@ def parse_targets(text: str) -> tuple[str, ...]:
 def refuse_precision(text: str | None) -> None:
     """Only the file's own element types are kept so far."""
     if text not in (None, "keep"):
-        raise Unsupported(f"--precision {text}: not yet; taskc keeps the model's own types. Convert the file instead, or leave the option out")
+        raise Unsupported(f"--precision {text}: not yet; taskc keeps the model's own types. Convert the file, or leave the option out")
 
 
 # ---- options that several commands share ----------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def feed_options(command: F) -> F:
     """--input, --dim, --seed, --device of what runs a library."""
     command = click.option("--device", metavar="DEVICE", help="cuda, cuda:N or host; without it the best there is.")(command)
     command = click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs.")(command)
-    command = click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Of a symbolic dim of random inputs (else 1).")(command)
+    command = click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="A symbolic dim of random inputs (else 1).")(command)
     return click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE",
                         help="FILE.npy, random, random:LOW:HIGH or 1x3x224x224xf32=0.")(command)
 
