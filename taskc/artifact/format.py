@@ -144,6 +144,8 @@ class _Writer:
 
     def index(self, e: Index) -> IndexRef:
         if isinstance(e, int):
+            if not -(2**63) <= e < 2**63:
+                raise ValueError(f"an index that does not fit 64 bits: {e}")
             return IndexRef(e, 0, 0)
         if e.key not in self.known_code:
             code = postfix(e, self.symbols)
@@ -280,6 +282,8 @@ def postfix(e: Index, symbols: dict[str, int]) -> list[Code]:
     """`e` as instructions for a stack; ValueError where a variable is no symbol or the expression is too large."""
     out: list[Code] = []
     depth = _emit(e, symbols, out)
+    if any(not -(2**63) <= c.value < 2**63 for c in out):
+        raise ValueError(f"index expression with a constant that does not fit 64 bits: {e}")
     if depth > MAX_STACK or len(out) > MAX_CODE:
         raise ValueError(f"index expression too large for the runtime ({len(out)} instructions, depth {depth}): {e}")
     return out

@@ -17,7 +17,7 @@ from taskc.importer.problems import LearnedBound, NodeProblem, Problems
 from taskc.importer.reading import NodeReading
 from taskc.importer.schema import HIGHEST_OPSET, check_node, check_types, find_schema
 from taskc.importer.source import Source, load_model
-from taskc.importer.symbols import Shape, Symbols
+from taskc.importer.symbols import Shape, Symbols, is_named
 from taskc.importer.tensors import read_sparse, read_tensor
 from taskc.ir.graph import Graph
 from taskc.ops.registry import find_reader, load_operators
@@ -101,7 +101,7 @@ class _Importer:
         given = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         own = [i for i in graph.input if i.name not in given]
         _refuse_duplicates("input", [i.name for i in graph.input])
-        declared = {d.dim_param for i in own for d in i.type.tensor_type.shape.dim if d.dim_param}
+        declared = {d.dim_param for i in own for d in i.type.tensor_type.shape.dim if is_named(d)}
         self.symbols.fix_by_shapes(own)
         self.symbols.check_used(declared)
         for info in own:

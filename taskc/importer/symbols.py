@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnx import TypeProto, ValueInfoProto
+from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from taskc.errors import BadModel, Unsupported, UsageError
 from taskc.importer.tensors import element_type
@@ -44,7 +44,7 @@ class Symbols:
             for given, dim in zip(shape, declared.shape.dim, strict=True):
                 if given is None:
                     continue
-                if dim.HasField("dim_param") and dim.dim_param:
+                if is_named(dim):
                     self._fix(dim.dim_param, given, f"the shape given for {name!r}")
                 elif dim.HasField("dim_value") and dim.dim_value > 0 and dim.dim_value != given:
                     raise UsageError(f"input {name!r} has a dim of {dim.dim_value} in the file; it cannot be {given}")
@@ -93,11 +93,16 @@ class Symbols:
                 shape.append(dim.dim_value)
             elif dim.HasField("dim_value") and dim.dim_value < -1:
                 raise BadModel(f"{what} has a dim of {dim.dim_value}")
-            elif dim.HasField("dim_param") and dim.dim_param not in ("", "?", "-1"):
+            elif is_named(dim):
                 shape.append(self.named(dim.dim_param))
             else:
                 shape.append(wanted if wanted is not None else self._new(f"{info.name}_{i}"))
         return TensorType(dtype, tuple(shape))
+
+
+def is_named(dim: TensorShapeProto.Dimension) -> bool:
+    """Whether a dim has a name that means something; exporters also write '?' and '-1'."""
+    return dim.HasField("dim_param") and dim.dim_param not in ("", "?", "-1")
 
 
 def tensor_type(t: TypeProto, what: str) -> TypeProto.Tensor:

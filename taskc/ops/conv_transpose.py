@@ -62,7 +62,8 @@ class ConvTranspose(Op):
             piece = np.einsum("ngcs,gco->ngos", rows, weight[(..., *tap)], optimize=True)
             at = taps_slice(tap, x.shape[2:], window.strides, window.dilations)
             out[(slice(None), slice(None), *at)] += piece.reshape(x.shape[0], -1, *x.shape[2:])
-        return (out[(slice(None), slice(None), *(slice(p, p + s) for p, s in zip(window.pads[:rank], size, strict=True)))].astype(dtype),)
+        inner = [slice(p, p + s) for p, s in zip(window.pads[:rank], size, strict=True)]
+        return (out[(slice(None), slice(None), *inner)].astype(dtype),)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Contraction:
         x, w = ins

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +57,12 @@ class Einsum(Op):
         if not summed:
             axes = tuple(axis(f"i{d}", e) for d, e in enumerate(out.shape))
             index = tuple(a.var for a in axes)
-            return Map(axes, (Store(out, index, _load(x, self.operands[0], dict(zip(self.output, index, strict=True)))),))
-        row, column = axis("row", prod(out.shape)), axis("column", prod([sizes[label] for label in summed]))
+            places = dict(zip(self.output, index, strict=True))
+            return Map(axes, (Store(out, index, _load(x, self.operands[0], places)),))
+        extents = [sizes[label] for label in summed]
+        row, column = axis("row", prod(out.shape)), axis("column", prod(extents))
         at = unravel(row.var, out.shape)
-        places = dict(zip((*self.output, *summed), (*at, *unravel(column.var, [sizes[x] for x in summed])), strict=True))
+        places = dict(zip((*self.output, *summed), (*at, *unravel(column.var, extents)), strict=True))
         dtype = x.dtype.compute
         return Rows(row, column, _load(x, self.operands[0], places), (Statistic("sum", Hole("x", dtype)),),
                     row_stores=(Store(out, at, Hole("s0", dtype)),))
@@ -79,7 +81,7 @@ class Einsum(Op):
                            a.dtype, kind, (Store(out, tuple(places[x] for x in self.output), Hole("acc", kind)),))
 
 
-def _load(t: Tensor, labels: str, places: dict[str, Index]) -> Load:
+def _load(t: Tensor, labels: str, places: Mapping[str, Index]) -> Load:
     return t.at(*(places[label] for label in labels))
 
 

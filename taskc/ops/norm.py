@@ -269,7 +269,7 @@ def _examples() -> list[Example]:
         return (rng.standard_normal(shape) * 3 + 2).astype(np.float32)
 
     x, image = v(3, 5, 7), v(2, 6, 3, 5)
-    zeros = x.copy()
+    zeros: Array = np.array(x)
     zeros[1, 2] = 0
     return [
         Example(LayerNorm(2, 1e-5), (x, v(7), v(7)), "scale and bias"),
@@ -278,7 +278,7 @@ def _examples() -> list[Example]:
                 "float16"),
         Example(LayerNorm(2, 1e-6, center=False), (x, v(7)), "root mean square"),
         Example(GroupNorm(3, 1e-5), (image, v(6), v(6)), "a scale a channel"),
-        Example(GroupNorm(3, 1e-5, channels_last=True), (image.transpose(0, 2, 3, 1).copy(), v(6), v(6)),
+        Example(GroupNorm(3, 1e-5, channels_last=True), (np.array(np.moveaxis(image, 1, 3)), v(6), v(6)),
                 "channels last"),
         Example(GroupNorm(2, 1e-5), (image, v(2), v(2)), "a scale a group"),
         Example(GroupNorm(6, 1e-3), (image, v(6), v(6)), "instance"),

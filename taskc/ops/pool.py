@@ -189,7 +189,7 @@ def _examples() -> list[Example]:
     rng = np.random.default_rng(19)
     x = rng.standard_normal((2, 3, 9, 11)).astype(np.float32)
     uneven = Window((2, 1), (1, 0, 0, 1), (1, 2))
-    holed = x.copy()
+    holed: Array = np.array(x)
     holed[0, 1, 4, 5] = np.nan
     return [
         Example(Pool("max", (3, 2), uneven), (holed,), "uneven pads, dilation, NaN stays"),

@@ -93,11 +93,11 @@ class Dequantize(Op):
         return (TensorType(scale.dtype, x.shape),)
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
-        given, zero = np.asarray(ins[1]), ins[2] if len(ins) > 2 else None
-        x, scale = np.asarray(ins[0]).astype(np.int64), widened(given)
+        whole, given, zero = (*ins, None)[:3]
+        x, scale = np.asarray(whole).astype(np.int64), widened(given)
         if zero is not None:
             x = x - _reshaped(zero, x.ndim, self.axis).astype(np.int64)
-        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(given.dtype),)
+        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(np.asarray(given).dtype),)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Map:
         x, scale, zero = (*ins, None)[:3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod as int_prod
@@ -109,7 +110,7 @@ class Reduce(Op):
     def _objects(self, x: Array) -> Array:
         """Index expressions: the kinds that shape computations use."""
         step: dict[str, Callable[..., object]] = {
-            "sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "max": maximum, "min": minimum}
+            "sum": operator.add, "prod": operator.mul, "max": maximum, "min": minimum}
         if self.kind not in step:
             raise OpError(f"{self.name} of symbolic sizes")
         for a in reversed(self.axes):
@@ -167,7 +168,8 @@ def _register(onnx_name: str, kind: str) -> None:
 
 for _onnx, _kind in {
     "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
-    "ReduceL1": "l1", "ReduceL2": "l2", "ReduceSumSquare": "sum_square", "ReduceLogSum": "log_sum", "ReduceLogSumExp": "log_sum_exp",
+    "ReduceL1": "l1", "ReduceL2": "l2", "ReduceSumSquare": "sum_square", "ReduceLogSum": "log_sum",
+    "ReduceLogSumExp": "log_sum_exp",
 }.items():
     _register(_onnx, _kind)
 
@@ -201,7 +203,7 @@ def _read_global_lp(r: Reading) -> str:
 def _examples() -> list[Example]:
     rng = np.random.default_rng(23)
     x = rng.standard_normal((3, 5, 2, 7)).astype(np.float32)
-    holed = x.copy()
+    holed: Array = np.array(x)
     holed[1, 2, 1, 3] = np.nan
     low = np.array([[-np.inf, -np.inf, -np.inf], [1, np.inf, 2], [90, 91, -np.inf]], np.float32)
     whole = rng.integers(-9, 9, (4, 3)).astype(np.int64)

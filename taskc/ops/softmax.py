@@ -82,7 +82,7 @@ def _read_log_softmax(r: Reading) -> str:
 def _examples() -> list[Example]:
     rng = np.random.default_rng(29)
     x = (rng.standard_normal((3, 5, 7)) * 8).astype(np.float32)
-    masked = x.copy()
+    masked: Array = np.array(x)
     masked[0, 1, 2:] = -np.inf
     masked[1, 1] = -np.inf
     return [

@@ -17,8 +17,8 @@ from taskc.ir.program import (
     thread_var,
 )
 from taskc.ir.task import Axis, Contraction
-from taskc.ir.value import Const, Element, call
-from taskc.schedules.pipeline import pipeline
+from taskc.ir.value import Const, Element, call, is_constant
+from taskc.schedules.pipeline import Steps, pipeline
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,7 @@ class ContractionKernel:
         p.declare(self.acc)
         fill(p, self.acc)
         begin, end = k_range(p, self.part, self.tiles_k, t.split)
-        p.do("grid_dependency_wait")
-        pipeline(p, t.copy, t.stages, begin, end, self._fetch, self._commit, lambda _, slot: self.compute(slot))
+        pipeline(p, t.copy, t.stages, begin, end, Steps(self._early, self._fetch, self._commit, lambda _, slot: self.compute(slot)))
         if t.split > 1:
             sum_parts(p, self.acc, self.cell, self.part, t.split, self.tiles, t.threads)
         self.stage()
@@ -127,9 +126,18 @@ class ContractionKernel:
         k = kt * self.tiling.bk
         return (k, other) if tile.k_axis == 0 else (other, k)
 
+    def _early(self, kt: Index, slot: Index) -> None:
+        """Weights, as a rule: an operand that is constant."""
+        self._fetch_where(kt, slot, constant=True)
+
     def _fetch(self, kt: Index, slot: Index) -> None:
-        self.p.put(Fetch(self.port_a, self._origin(self.a_tile, kt, self.m0), slot * self.a_tile.size),
-                   Fetch(self.port_b, self._origin(self.b_tile, kt, self.n0), slot * self.b_tile.size))
+        self._fetch_where(kt, slot, constant=False)
+
+    def _fetch_where(self, kt: Index, slot: Index, constant: bool) -> None:
+        if is_constant(self.task.a) == constant:
+            self.p.put(Fetch(self.port_a, self._origin(self.a_tile, kt, self.m0), slot * self.a_tile.size))
+        if is_constant(self.task.b) == constant:
+            self.p.put(Fetch(self.port_b, self._origin(self.b_tile, kt, self.n0), slot * self.b_tile.size))
 
     def _commit(self, kt: Index, slot: Index) -> None:
         self.p.put(Commit(self.port_a, self._origin(self.a_tile, kt, self.m0), slot * self.a_tile.size),

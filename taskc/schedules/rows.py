@@ -80,7 +80,7 @@ class Schedule:
 
 _COLUMNS = ((8, 16), (32, 4), (128, 1), (256, 1), (512, 1), (1024, 1))
 _ROWS = ((128, 1), (8, 16), (32, 8), (32, 32))
-_SPLITS = (4, 16)
+_SPLITS = (8, 64)
 
 
 def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:
@@ -99,7 +99,8 @@ def illegal(s: Schedule, traits: Traits) -> str | None:
     element = traits.operand.compute.bytes
     if s.width * traits.operand.bytes > 32:
         return "a vector is more than two accesses of 16 bytes"
-    registers = max(1, element // 4) * s.width * (s.vectors + (2 if s.along == "rows" else 0)) + 40
+    words = max(1, element // 4)
+    registers = words * s.width * (s.vectors + (2 if s.along == "rows" else 0)) + 40 * words
     if s.block_threads * registers > 65536 or registers > 200:
         return f"{registers} registers for each of {s.block_threads} threads"
     if s.keep and s.width == 1 and s.keep == 1 and s.threads < 32 and s.along == "columns":

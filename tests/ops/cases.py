@@ -21,6 +21,7 @@ class Case:
     opset: int = 21
     domain: str = ""
     tolerance: float = 0.0  # besides the dtype's
+    outputs: int = 1  # of the node; the first is compared
 
     def __str__(self) -> str:
         shown = ",".join(f"{k}={v}" for k, v in self.attributes.items()).replace(" ", "")
@@ -150,8 +151,8 @@ def activation() -> list[Case]:
     x = np.concatenate([f(61, scale=3), s(0, -0.0, 20, -20, np.nan)]).reshape(3, 2, 11)
     plain: list[tuple[str, dict[str, Any]]] = [
         ("LeakyRelu", {"alpha": 0.3}), ("Elu", {"alpha": 1.3}), ("Selu", {}), ("Selu", {"alpha": 2.0, "gamma": 3.0}),
-        ("Celu", {"alpha": 0.7}), ("HardSigmoid", {"alpha": 0.3}), ("HardSwish", {}), ("Softplus", {}), ("Softsign", {}),
-        ("Mish", {}), ("Gelu", {}), ("Gelu", {"approximate": "tanh"})]
+        ("Celu", {"alpha": 0.7}), ("HardSigmoid", {"alpha": 0.3}), ("HardSwish", {}), ("Softplus", {}),
+        ("Softsign", {}), ("Mish", {}), ("Gelu", {}), ("Gelu", {"approximate": "tanh"})]
     finite = np.nan_to_num(x, nan=0.3)
     return [
         *(Case(k, (x if k not in ("HardSigmoid", "HardSwish") else finite,), a, opset=22) for k, a in plain),
@@ -206,6 +207,7 @@ def other() -> list[Case]:
         *(Case("Attention", (q, key, v, m), {"is_causal": c}, opset=23)
           for m in (None, f(5, 7), f(2, 1, 5, 7), mask) for c in (0, 1)),
         Case("Attention", (q, q, q), {"scale": 0.2, "is_causal": 1}, opset=23),
+        Case("Attention", (f(2, 5, 12), f(2, 7, 6), f(2, 7, 10)), {"q_num_heads": 4, "kv_num_heads": 2}, opset=23),
         *(Case("Einsum", (a, b), {"equation": e}) for e, a, b in pairs),
         Case("Einsum", (f(3, 4, 5),), {"equation": "ijk->ki"}), Case("Einsum", (f(3, 3),), {"equation": "ii->i"}),
         Case("QuantizeLinear", (x, scale, zero), {"axis": 1}, opset=13),
@@ -217,6 +219,7 @@ def other() -> list[Case]:
              {"axis": -2}, opset=13),
         Case("DequantizeLinear", (RNG.integers(0, 256, (3, 5)).astype(np.uint8), s(0.3)[0], np.array(128, np.uint8)),
              {}, opset=10),
+        Case("DynamicQuantizeLinear", (x,), {}, opset=11, outputs=3),  # by ONNX's own function body
         Case("DequantizeLinear", (RNG.integers(-9999, 9999, (3, 5)).astype(np.int32), s(0.3)[0]), {}),
     ]
 

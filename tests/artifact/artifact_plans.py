@@ -36,6 +36,8 @@ from taskc.ir.expr import Index, Var, ceildiv
 HOST_KERNELS = r"""
 #include <cstring>
 #include <cstdio>
+// the number of parameters, for the stand-in driver
+extern "C" { int taskc_params_add = 4, taskc_params_scale = 5, taskc_params_count = 5, taskc_params_peek = 2; }
 struct Launch { int grid[3], cluster[3], threads, smem, cores, cooperative; };
 template <class T> static T value(void* p) { T v; memcpy(&v, p, sizeof v); return v; }
 static thread_local char message[128];
@@ -97,11 +99,11 @@ extern "C" __global__ void peek(float* out, const float* x) { *out = *x; }
 
 
 @cache
-def host_image() -> bytes:
-    """The host kernels, compiled once a test run."""
+def host_image(addition: str = "x[i] + y[i]") -> bytes:
+    """The host kernels, compiled once a test run; `addition` is what kernel 'add' computes."""
     with TemporaryDirectory() as folder:
         source, made = Path(folder) / "k.cpp", Path(folder) / "k.so"
-        source.write_text(HOST_KERNELS)
+        source.write_text(HOST_KERNELS.replace("x[i] + y[i]", addition))
         subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-o", str(made), str(source)], check=True)
         return made.read_bytes()
 
