@@ -13,7 +13,19 @@ from taskc.ir.dtype import F32
 from taskc.ir.expr import Index, ceildiv, maximum, mentions, minimum, prod, substitute, unravel
 from taskc.ir.mapping import Layout, tile_mapping
 from taskc.ir.program import (
-    Bind, Buffer, Commit, Fetch, FetchTile, LoadPort, Program, Set, StoreTile, TilePort, VectorStore, block_vars, thread_var,
+    Bind,
+    Buffer,
+    Commit,
+    Fetch,
+    FetchTile,
+    LoadPort,
+    Program,
+    Set,
+    StoreTile,
+    TilePort,
+    VectorStore,
+    block_vars,
+    thread_var,
 )
 from taskc.ir.task import Attention, Axis
 from taskc.ir.value import Const, Element, Value, call, choose
