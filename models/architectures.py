@@ -95,7 +95,7 @@ def _bert_tiny(dynamic: dict[int, str] | None = None) -> Source:
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=256,
-        max_position_embeddings=64,
+        max_position_embeddings=160 if dynamic else 64,
         attn_implementation="sdpa",
     )
     return _text(transformers.BertModel(config), 16, config.vocab_size, dynamic)

@@ -4,7 +4,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,10 @@ class HostLibrary:
             raise HostFault(self._loaded.dll.taskc_host_error().decode(errors='replace'))
 
     def set_order(self, seed: int) -> None:
-        """0: ascending order of threads and blocks; else the shuffled order of that seed."""
+        """0: ascending order of threads and blocks; else the shuffled order of that seed.
+
+        Even seeds keep warps about in step, odd ones let them drift apart; each shows races that the other hides.
+        """
         self._loaded.dll.taskc_host_set_order(seed)
 
     def guarded(self, array: npt.NDArray[Scalar], align: int = 1) -> npt.NDArray[Scalar]:
@@ -90,7 +93,7 @@ def _argument(value: Array | np.generic | int | float) -> Array:
             raise HostFault('an array argument must lie in memory in row-major order')
         return np.array(value.ctypes.data, np.uint64)
     if isinstance(value, np.generic):
-        return np.array(cast('np.generic[Any]', value))
+        return np.array(value)  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, int):
         return np.array(value, np.int32)
     return np.array(value, np.float32)

@@ -17,8 +17,25 @@ from taskc.ir.expr import Index, Var, positive, substitute, variables
 from taskc.ir.mapping import TaskMapping, tile_mapping
 from taskc.ir.partial import Partial
 from taskc.ir.program import (
-    Accumulate, Buffer, Commit, Declare, Do, Fetch, FetchTile, For, If, LoadPort, Pointer, Program, Scope, Set, Stmt, StoreTile, TilePort,
-    VectorLoad, VectorStore,
+    Accumulate,
+    Buffer,
+    Commit,
+    Declare,
+    Do,
+    Fetch,
+    FetchTile,
+    For,
+    If,
+    LoadPort,
+    Pointer,
+    Program,
+    Scope,
+    Set,
+    Stmt,
+    StoreTile,
+    TilePort,
+    VectorLoad,
+    VectorStore,
 )
 from taskc.ir.task import Store, Task, inputs, outputs, ports
 from taskc.ir.value import Element, Hole, Let, Load, Names, Number, Reduce, Value, at, guard, is_view, walk
@@ -226,7 +243,10 @@ class _Stitcher:
             taken = partial.take(o if p.axis == 0 else 0, at(value, lane_o), Number(substitute(index[1], lane_o), I64))
             valid = tuple(positive(substitute(c, lane_o)) for c in limits)
             needed = tuple(c for c in valid if not (isinstance(c, int) and c > 0))
-            out += [If(needed, taken)] if needed else taken
+            if needed and out and isinstance(out[-1], If) and out[-1].conditions == needed:
+                out[-1].body.extend(taken)
+            else:
+                out += [If(needed, taken)] if needed else taken
         return _over(m, r, out)
 
     def tile_holes(self, p: TilePort, r: Index, statistics: tuple[Buffer, ...]) -> dict[str, Value]:

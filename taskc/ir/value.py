@@ -275,6 +275,11 @@ def is_view(v: Value) -> bool:
     return isinstance(v, Load)
 
 
+def is_constant(v: Value) -> bool:
+    """Whether everything `v` loads is fixed when the model is compiled."""
+    return all(x.tensor.constant for x in walk(v) if isinstance(x, Load))
+
+
 @dataclass(frozen=True)
 class Names:
     """Makes names that are unique within one kernel."""

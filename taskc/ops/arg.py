@@ -19,7 +19,7 @@ from taskc.ops.rows import split_rows
 
 @dataclass(frozen=True)
 class ArgExtreme(Op):
-    """x -> int64 index along `axis` (not negative) of its 'max' or 'min': the first of equals, or the last; NaN wins."""
+    """x -> index (int64) along `axis` of its 'max' or 'min': the first of equals, or the `last`; NaN wins."""
 
     kind: str
     axis: int
@@ -39,7 +39,8 @@ class ArgExtreme(Op):
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
         x = plain_integers(np.asarray(ins[0]))
         find = np.argmax if self.kind == "max" else np.argmin
-        out = np.asarray(find(np.flip(x, self.axis) if self.last else x, axis=self.axis, keepdims=self.keepdims), np.int64)
+        x = np.flip(x, self.axis) if self.last else x
+        out = np.asarray(find(x, axis=self.axis, keepdims=self.keepdims), np.int64)
         return (x.shape[self.axis] - 1 - out if self.last else out,)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Rows:

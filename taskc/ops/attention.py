@@ -19,13 +19,15 @@ from taskc.ops.elementwise import Elementwise
 from taskc.ops.known import scalar
 from taskc.ops.matmul import accumulator
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
+from taskc.ops.reshape import Reshape
+from taskc.ops.transpose import transposed
 
 
 @dataclass(frozen=True)
 class Attention(Op):
     """q[b, h, m, k], key[b, hk, j, k], v[b, hk, j, n], bias that broadcasts to [b, h, m, j] or None -> out[b, h, m, n].
 
-    hk divides h: neighbouring heads share keys and values. `causal`: row m sees j <= m. A row that sees nothing gives 0."""
+    hk divides h: neighbouring heads share keys and values. `causal`: row m sees j <= m. A blind row gives 0."""
 
     scale: float
     causal: bool = False
@@ -85,9 +87,10 @@ def _read_attention(r: Reading) -> str:
         r.unsupported("a number of valid keys an image (nonpad_kv_seqlen)")
     if r.float_("softcap", 0.0):
         r.unsupported("softcap")
-    q = r.type(r.inputs[0])
-    if q.rank != 4:
-        r.unsupported(f"queries {q} of rank {q.rank}; split the heads first: [batch, heads, length, size]")
+    flat = r.type(r.inputs[0]).rank == 3  # [batch, length, heads * size]
+    heads = [r.int_(a) for a in ("q_num_heads", "kv_num_heads", "kv_num_heads")] if flat else [0, 0, 0]
+    parts = [_split_heads(r, i, n) if flat else i for i, n in zip(r.inputs[:3], heads, strict=True)]
+    q = r.type(parts[0])
     size = q.shape[3]
     if not r.has("scale") and not isinstance(size, int):
         r.unsupported(f"a symbolic head size ({size}) without a scale attribute")
@@ -95,7 +98,20 @@ def _read_attention(r: Reading) -> str:
     bias = r.inputs[3] if r.has_input(3) else ""
     if bias and r.type(bias).dtype == BOOL:
         bias = r.add(Elementwise("where"), bias, scalar(r, 0.0, q.dtype), scalar(r, -np.inf, q.dtype))
-    return r.add(Attention(scale, bool(r.int_("is_causal", 0))), *r.inputs[:3], *((bias,) if bias else ()))
+    out = r.add(Attention(scale, bool(r.int_("is_causal", 0))), *parts, *((bias,) if bias else ()))
+    if not flat:
+        return out
+    batch, count, length, width = r.type(out).shape
+    return r.add(Reshape((batch, length, count * width)), transposed(r, out, (0, 2, 1, 3)))
+
+
+def _split_heads(r: Reading, value: str, heads: int) -> str:
+    """[batch, length, heads * size] -> [batch, heads, length, size]."""
+    batch, length, width = r.type(value).shape
+    size = exact_div(width, heads) if heads > 0 else None
+    if size is None:
+        r.bad(f"{width} does not divide into {heads} heads")
+    return transposed(r, r.add(Reshape((batch, length, heads, size)), value), (0, 2, 1, 3))
 
 
 @onnx_reader("Attention", domain="com.microsoft")
@@ -119,5 +135,6 @@ def _examples() -> list[Example]:
         Example(Attention(0.5), (v(2, 3, 5, 6), v(2, 3, 7, 6), v(2, 3, 7, 9), hidden), "bias, one masked row"),
         Example(Attention(0.3, causal=True), (v(1, 4, 6, 5), v(1, 2, 6, 5), v(1, 2, 6, 5)), "causal, shared heads"),
         Example(Attention(8**-0.5, causal=True), tuple(half), "float16"),
-        Example(Attention(1.0, causal=True), (v(1, 1, 3, 4), v(1, 1, 6, 4), v(1, 1, 6, 4), v(6)), "more keys than rows"),
+        Example(Attention(1.0, causal=True), (v(1, 1, 3, 4), v(1, 1, 6, 4), v(1, 1, 6, 4), v(6)),
+                "more keys than rows"),
     ]

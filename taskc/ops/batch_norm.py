@@ -26,7 +26,7 @@ def _read_batch_norm(r: Reading) -> str:
         r.unsupported("spatial = 0 (statistics an element)")
     x, epsilon = r.type(r.inputs[0]), r.float_("epsilon", 1e-5)
     if len(r.inputs) != 5 or x.rank < 2:
-        r.bad(f"batch normalisation takes [n, c, …] and four values a channel, got {x} and {len(r.inputs) - 1} more inputs")
+        r.bad(f"it takes [n, c, …] and four values a channel, got {x} and {len(r.inputs) - 1} more inputs")
     known = [known_floats(r, i) for i in r.inputs[1:]]
     scale, bias, mean, var = known
     if scale is not None and bias is not None and mean is not None and var is not None:
@@ -70,7 +70,8 @@ class LocalResponseNorm(Op):
         near = x.at(index[0], channel, *index[2:])
         total = Reduce("sum", (tap,), (self.size,), guard(inside(0, channel, x.shape[1]), call("mul", near, near)))
         base = call("add", Const(self.bias, dtype), call("mul", Const(self.alpha / self.size, dtype), total))
-        return Map(axes, (Store(outs[0], index, call("div", x.at(*index), call("pow", base, Const(self.beta, dtype)))),))
+        out = call("div", x.at(*index), call("pow", base, Const(self.beta, dtype)))
+        return Map(axes, (Store(outs[0], index, out),))
 
 
 @onnx_reader("LRN")

@@ -100,9 +100,11 @@ class Conv(Op):
         assert x is not None and w is not None
         return self._taps(x, w, outs[0]) if self.is_depthwise(w.shape) else self._contraction(x, w, outs[0])
 
-    def _place(self, at: Sequence[Index], tap: Sequence[Index], spatial: Sequence[Dim]) -> tuple[list[Index], tuple[Index, ...]]:
+    def _place(self, at: Sequence[Index], tap: Sequence[Index],
+               spatial: Sequence[Dim]) -> tuple[list[Index], tuple[Index, ...]]:
         """Where a tap of the window at `at` reads, and the conditions of being inside."""
-        place: list[Index] = [at[d] * self.strides[d] + tap[d] * self.dilations[d] - self.pads[d] for d in range(self.rank)]
+        steps = zip(at, self.strides, tap, self.dilations, self.pads[: self.rank], strict=True)
+        place: list[Index] = [a * stride + t * dilation - pad for a, stride, t, dilation, pad in steps]
         padded = [d for d in range(self.rank) if self.pads[d] or self.pads[d + self.rank]]
         return place, tuple(c for d in padded for c in inside(0, place[d], spatial[d]))
 
@@ -127,7 +129,8 @@ class Conv(Op):
         co, ci, kernel = self._weight(w.shape)
         size = self._split(out.shape)[2]
         per = floor_div(co, g)
-        batch, m, n, k = axis("b", g), axis("m", prod((n_extent, *size))), axis("n", per), axis("k", prod((ci, *kernel)))
+        batch, m = axis("b", g), axis("m", prod((n_extent, *size)))
+        n, k = axis("n", per), axis("k", prod((ci, *kernel)))
         image, *at = unravel(m.var, (n_extent, *size))
         if self.channels_last:  # k runs over taps, then channels: the channel is the fastest index of x
             *tap, channel = unravel(k.var, (*kernel, ci))
@@ -175,13 +178,14 @@ def _examples() -> list[Example]:
 
     return [
         Example(Conv((2, 1), (1, 0, 2, 1), (1, 2)), (r(2, 3, 9, 11), r(5, 3, 3, 2)), "uneven pads, stride, dilation"),
-        Example(Conv((1, 1), (1, 1, 1, 1), (1, 1), channels_last=True), (r(1, 7, 5, 8), r(3, 3, 8, 16)), "channels last"),
+        Example(Conv((1, 1), (1, 1, 1, 1), (1, 1), channels_last=True), (r(1, 7, 5, 8), r(3, 3, 8, 16)),
+                "channels last"),
         Example(Conv((1,), (2, 2), (1,), groups=3), (r(2, 6, 13), r(9, 2, 5)), "one dim, groups"),
         Example(Conv((1, 1, 1), (0,) * 6, (1, 1, 1)), (r(1, 2, 3, 4, 5), r(2, 2, 2, 2, 2)), "three dims"),
         Example(Conv((2, 1), (1, 1, 1, 1), (1, 2), groups=5), (r(2, 5, 9, 8), r(5, 1, 3, 3)), "depthwise"),
         Example(Conv((1, 1), (1, 1, 1, 1), (1, 1), groups=6, channels_last=True), (r(1, 5, 7, 6), r(3, 3, 1, 6)),
                 "depthwise, channels last"),
-        Example(Conv((1, 2), (2, 0, 1, 1), (1, 1), groups=3), (r(1, 3, 6, 7).astype(np.float16), r(6, 1, 2, 3).astype(np.float16)),
-                "depthwise, two outputs a channel, float16"),
+        Example(Conv((1, 2), (2, 0, 1, 1), (1, 1), groups=3),
+                (r(1, 3, 6, 7).astype(np.float16), r(6, 1, 2, 3).astype(np.float16)), "two outputs a channel, float16"),
         Example(Conv((1,), (-1, 2), (1,)), (r(1, 2, 9), r(3, 2, 3)), "a negative pad crops"),
     ]

@@ -20,9 +20,10 @@ from taskc.ops.windows import Window, taps_slice
 
 @dataclass(frozen=True)
 class ConvTranspose(Op):
-    """x[n, c, …] and w[c, co/groups, …] -> out[n, co, …]: input element i adds w[t] * x[i] at i * stride + t * dilation - pad.
+    """x[n, c, …] and w[c, co/groups, …] -> out[n, co, …].
 
-    `extra` enlarges the end of the output. No bias: an addition follows where there is one."""
+    Input element i adds w[t] * x[i] at i * stride + t * dilation - pad. `extra` enlarges the end of the output.
+    No bias: an addition follows where there is one."""
 
     window: Window
     extra: tuple[int, ...]
@@ -34,8 +35,8 @@ class ConvTranspose(Op):
 
     def spatial_out(self, spatial: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[Dim, ...]:
         w, rank = self.window, self.rank
-        return tuple((spatial[d] - 1) * w.strides[d] + w.dilations[d] * (kernel[d] - 1) + 1 - w.pads[d] - w.pads[d + rank]
-                     + self.extra[d] for d in range(rank))
+        full = [(spatial[d] - 1) * w.strides[d] + w.dilations[d] * (kernel[d] - 1) + 1 for d in range(rank)]
+        return tuple(full[d] - w.pads[d] - w.pads[d + rank] + self.extra[d] for d in range(rank))
 
     def infer(self, ins: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         x, w = ins
@@ -52,7 +53,8 @@ class ConvTranspose(Op):
         dtype, x, w = np.asarray(ins[0]).dtype, widened(ins[0]), widened(ins[1])
         window, rank, g = self.window, self.rank, self.groups
         size = [int(s) for s in self.spatial_out(x.shape[2:], w.shape[2:]) if isinstance(s, int)]
-        reach = [(x.shape[d + 2] - 1) * window.strides[d] + window.dilations[d] * (w.shape[d + 2] - 1) + 1 for d in range(rank)]
+        reach = [(x.shape[d + 2] - 1) * window.strides[d] + window.dilations[d] * (w.shape[d + 2] - 1) + 1
+                 for d in range(rank)]
         whole = [max(reach[d], window.pads[d] + size[d]) for d in range(rank)]
         out = np.zeros((x.shape[0], w.shape[1] * g, *whole), x.dtype)
         rows, weight = x.reshape(x.shape[0], g, x.shape[1] // g, -1), w.reshape(g, w.shape[0] // g, *w.shape[1:])
@@ -60,13 +62,14 @@ class ConvTranspose(Op):
             piece = np.einsum("ngcs,gco->ngos", rows, weight[(..., *tap)], optimize=True)
             at = taps_slice(tap, x.shape[2:], window.strides, window.dilations)
             out[(slice(None), slice(None), *at)] += piece.reshape(x.shape[0], -1, *x.shape[2:])
-        return (out[(slice(None), slice(None), *(slice(p, p + s) for p, s in zip(window.pads, size)))].astype(dtype),)
+        inner = [slice(p, p + s) for p, s in zip(window.pads[:rank], size, strict=True)]
+        return (out[(slice(None), slice(None), *inner)].astype(dtype),)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Contraction:
         x, w = ins
         assert x is not None and w is not None
-        kernel = w.shape[2:]
-        tiles = kernel == self.window.strides and not any((*self.window.pads, *self.extra)) and set(self.window.dilations) == {1}
+        window = self.window
+        tiles = w.shape[2:] == window.strides and not any((*window.pads, *self.extra)) and set(window.dilations) == {1}
         return self._tiles(x, w, outs[0]) if tiles else self._guarded(x, w, outs[0])
 
     def _tiles(self, x: Tensor, w: Tensor, out: Tensor) -> Contraction:
@@ -95,7 +98,8 @@ class ConvTranspose(Op):
             place.append(position // window.strides[d])
             conditions += [1 - position % window.strides[d], *inside(0, place[d], x.shape[d + 2])]
         c_in, kind = batch.var * per_in + channel, accumulator(x.dtype)
-        return Contraction(batch, m, n, k, guard(tuple(conditions), x.at(image, c_in, *place)), w.at(c_in, n.var, *tap), x.dtype, kind,
+        seen = guard(tuple(conditions), x.at(image, c_in, *place))
+        return Contraction(batch, m, n, k, seen, w.at(c_in, n.var, *tap), x.dtype, kind,
                            (Store(out, (image, batch.var * per_out + n.var, *at), Hole("acc", kind)),))
 
 
@@ -110,21 +114,21 @@ def _read_conv_transpose(r: Reading) -> str:
         r.unsupported(f"a weight {w} whose window size is symbolic")
     strides, dilations = r.ints("strides", (1,) * rank), r.ints("dilations", (1,) * rank)
     extra, pads = r.ints("output_padding", (0,) * rank), r.ints("pads", (0,) * (2 * rank))
-    if not len(strides) == len(dilations) == len(extra) == rank or len(pads) != 2 * rank or min(*strides, *dilations) < 1:
+    fits = len(strides) == len(dilations) == len(extra) == rank and len(pads) == 2 * rank
+    if not fits or min(*strides, *dilations) < 1:
         r.bad(f"strides {list(strides)}, dilations {list(dilations)}, pads {list(pads)} do not fit {rank} spatial dims")
-    window = Window(strides, pads, dilations)
-    auto = r.string("auto_pad", "NOTSET")
+    auto, bare = r.string("auto_pad", "NOTSET"), Window(strides, (0,) * (2 * rank), dilations)
     if auto == "VALID":
-        window = Window(strides, (0,) * (2 * rank), dilations)
+        pads = bare.pads
     elif auto != "NOTSET" or r.has("output_shape"):
-        window = Window(strides, _derived_pads(r, auto, x.shape[2:], kernel, Window(strides, (0,) * (2 * rank), dilations), extra), dilations)
-    out = r.add(ConvTranspose(window, extra, r.int_("group", 1)), *r.inputs[:2])
+        pads = _derived_pads(r, auto, x.shape[2:], kernel, bare, extra)
+    out = r.add(ConvTranspose(Window(strides, pads, dilations), extra, r.int_("group", 1)), *r.inputs[:2])
     return add_per_channel(r, out, r.inputs[2]) if r.has_input(2) else out
 
 
 def _derived_pads(r: Reading, auto: str, spatial: Sequence[Dim], kernel: Sequence[int], window: Window,
                   extra: tuple[int, ...]) -> tuple[int, ...]:
-    """Pads that give `output_shape`, or stride * size with SAME_UPPER and SAME_LOWER. A negative total grows the end."""
+    """Pads that give `output_shape`, or stride * size with SAME_UPPER and SAME_LOWER."""
     rank = len(kernel)
     full = ConvTranspose(window, extra).spatial_out(spatial, kernel)
     wanted: Sequence[Dim] = [e * s for e, s in zip(spatial, window.strides, strict=True)]
@@ -148,9 +152,11 @@ def _examples() -> list[Example]:
         return rng.standard_normal(shape).astype(np.float32)
 
     return [
-        Example(ConvTranspose(Window((2, 3), (1, 0, 0, 1), (1, 2)), (1, 0)), (v(2, 3, 5, 4), v(3, 4, 3, 2)), "stride, pads, dilation"),
-        Example(ConvTranspose(Window((2, 2), (0,) * 4, (1, 1)), (0, 0), 2), (v(1, 4, 3, 5), v(4, 3, 2, 2)), "tiles, groups"),
+        Example(ConvTranspose(Window((2, 3), (1, 0, 0, 1), (1, 2)), (1, 0)), (v(2, 3, 5, 4), v(3, 4, 3, 2)),
+                "stride, pads, dilation"),
+        Example(ConvTranspose(Window((2, 2), (0,) * 4, (1, 1)), (0, 0), 2), (v(1, 4, 3, 5), v(4, 3, 2, 2)),
+                "tiles, groups"),
         Example(ConvTranspose(Window((1,), (2, 1), (1,)), (0,)), (v(1, 2, 9), v(2, 5, 4)), "one dim"),
-        Example(ConvTranspose(Window((2,), (0, 0), (1,)), (1,)), (v(1, 2, 4).astype(np.float16), v(2, 3, 2).astype(np.float16)),
-                "float16, an element beyond every tap"),
+        Example(ConvTranspose(Window((2,), (0, 0), (1,)), (1,)),
+                (v(1, 2, 4).astype(np.float16), v(2, 3, 2).astype(np.float16)), "float16, an element beyond every tap"),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +57,12 @@ class Einsum(Op):
         if not summed:
             axes = tuple(axis(f"i{d}", e) for d, e in enumerate(out.shape))
             index = tuple(a.var for a in axes)
-            return Map(axes, (Store(out, index, _load(x, self.operands[0], dict(zip(self.output, index)))),))
-        row, column = axis("row", prod(out.shape)), axis("column", prod([sizes[label] for label in summed]))
+            places = dict(zip(self.output, index, strict=True))
+            return Map(axes, (Store(out, index, _load(x, self.operands[0], places)),))
+        extents = [sizes[label] for label in summed]
+        row, column = axis("row", prod(out.shape)), axis("column", prod(extents))
         at = unravel(row.var, out.shape)
-        places = dict(zip(self.output, at)) | dict(zip(summed, unravel(column.var, [sizes[label] for label in summed])))
+        places = dict(zip((*self.output, *summed), (*at, *unravel(column.var, extents)), strict=True))
         dtype = x.dtype.compute
         return Rows(row, column, _load(x, self.operands[0], places), (Statistic("sum", Hole("x", dtype)),),
                     row_stores=(Store(out, at, Hole("s0", dtype)),))
@@ -73,13 +75,13 @@ class Einsum(Op):
         axes = {name: axis(name, prod([sizes[x] for x in labels])) for name, labels in groups.items()}
         places: dict[str, Index] = {}
         for name, labels in groups.items():
-            places |= dict(zip(labels, unravel(axes[name].var, [sizes[x] for x in labels])))
+            places |= dict(zip(labels, unravel(axes[name].var, [sizes[x] for x in labels]), strict=True))
         kind = accumulator(a.dtype)
-        return Contraction(axes["b"], axes["m"], axes["n"], axes["k"], _load(a, left, places), _load(b, right, places), a.dtype, kind,
-                           (Store(out, tuple(places[x] for x in self.output), Hole("acc", kind)),))
+        return Contraction(axes["b"], axes["m"], axes["n"], axes["k"], _load(a, left, places), _load(b, right, places),
+                           a.dtype, kind, (Store(out, tuple(places[x] for x in self.output), Hole("acc", kind)),))
 
 
-def _load(t: Tensor, labels: str, places: dict[str, Index]) -> Load:
+def _load(t: Tensor, labels: str, places: Mapping[str, Index]) -> Load:
     return t.at(*(places[label] for label in labels))
 
 
@@ -93,7 +95,8 @@ def _read_einsum(r: Reading) -> str:
     if len(operands) > 2:
         r.unsupported(f"{len(operands)} operands; split the equation {equation!r} into steps of two")
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
-    dots = [r.type(i).rank - len(o.replace("...", "")) if "..." in o else 0 for i, o in zip(r.inputs, operands, strict=True)]
+    dots = [r.type(i).rank - len(o.replace("...", "")) if "..." in o else 0
+            for i, o in zip(r.inputs, operands, strict=True)]
     if min(dots) < 0 or max(dots) > len(free):
         r.bad(f"equation {equation!r} does not fit the ranks of the inputs")
     shared = "".join(free[: max(dots)])
@@ -118,7 +121,8 @@ def _examples() -> list[Example]:
         Example(Einsum(("bhik", "bhjk"), "bhij"), (v(2, 3, 5, 4), v(2, 3, 7, 4)), "scores"),
         Example(Einsum(("bik", "kj"), "jbi"), (v(2, 3, 5), v(5, 4)), "permuted output"),
         Example(Einsum(("i", "j"), "ij"), (v(5), v(3)), "outer product"),
-        Example(Einsum(("ij", "ij"), ""), (v(5, 3).astype(np.float16), v(5, 3).astype(np.float16)), "to a scalar, float16"),
+        Example(Einsum(("ij", "ij"), ""), (v(5, 3).astype(np.float16), v(5, 3).astype(np.float16)),
+                "to a scalar, float16"),
         Example(Einsum(("ija", "jb"), "ib"), (v(4, 3, 2), v(3, 5)), "a label of one operand is summed"),
         Example(Einsum(("iji",), "ji"), (v(3, 4, 3),), "diagonal"),
         Example(Einsum(("ijk",), "ki"), (v(3, 4, 5),), "sum and transpose"),

@@ -1,4 +1,4 @@
-"""Normalisations over rows: layer, root-mean-square, group, instance, mean-variance and Lp. Variance takes two passes."""
+"""Normalisations over rows: layer, root-mean-square, group, instance, mean-variance, Lp. Variance takes two passes."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ class GroupNorm(Op):
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Rows:
         x, scale, bias = ins
         assert x is not None and scale is not None and bias is not None
-        n, c, space = (x.shape[0], x.shape[-1], x.shape[1:-1]) if self.channels_last else (x.shape[0], x.shape[1], x.shape[2:])
+        n, *rest = x.shape
+        c, space = (rest[-1], rest[:-1]) if self.channels_last else (rest[0], rest[1:])
         per, dtype = exact_div(c, self.groups), x.dtype.compute
         assert per is not None
         row, column = axis("row", prod((n, self.groups))), axis("column", prod((per, *space)))
@@ -139,7 +140,8 @@ class GroupNorm(Op):
         out = call("mul", _centred(dtype), Hole("s1", dtype))
         for function, t in (("mul", scale), ("add", bias)):
             out = call(function, out, t.at(channel if t.shape == (c,) else group))
-        return Rows(row, column, x.at(*index), _variance(column.extent, dtype, self.epsilon), element=(Store(outs[0], index, out),))
+        statistics = _variance(column.extent, dtype, self.epsilon)
+        return Rows(row, column, x.at(*index), statistics, element=(Store(outs[0], index, out),))
 
 
 @dataclass(frozen=True)
@@ -267,15 +269,17 @@ def _examples() -> list[Example]:
         return (rng.standard_normal(shape) * 3 + 2).astype(np.float32)
 
     x, image = v(3, 5, 7), v(2, 6, 3, 5)
-    zeros = x.copy()
+    zeros: Array = np.array(x)
     zeros[1, 2] = 0
     return [
         Example(LayerNorm(2, 1e-5), (x, v(7), v(7)), "scale and bias"),
         Example(LayerNorm(1, 1e-5), (x + 20, v(5, 7), None), "two axes, away from zero"),
-        Example(LayerNorm(2, 1e-5), (x.astype(np.float16), v(7).astype(np.float16), v(7).astype(np.float16)), "float16"),
+        Example(LayerNorm(2, 1e-5), (x.astype(np.float16), v(7).astype(np.float16), v(7).astype(np.float16)),
+                "float16"),
         Example(LayerNorm(2, 1e-6, center=False), (x, v(7)), "root mean square"),
         Example(GroupNorm(3, 1e-5), (image, v(6), v(6)), "a scale a channel"),
-        Example(GroupNorm(3, 1e-5, channels_last=True), (image.transpose(0, 2, 3, 1).copy(), v(6), v(6)), "channels last"),
+        Example(GroupNorm(3, 1e-5, channels_last=True), (np.array(np.moveaxis(image, 1, 3)), v(6), v(6)),
+                "channels last"),
         Example(GroupNorm(2, 1e-5), (image, v(2), v(2)), "a scale a group"),
         Example(GroupNorm(6, 1e-3), (image, v(6), v(6)), "instance"),
         Example(MeanVarianceNorm((0, 2, 3)), (image,), "batch and space"),

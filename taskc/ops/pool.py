@@ -61,7 +61,8 @@ class Pool(Op):
             raise OpError(f"{self.kind} pooling is for floats, got {x.dtype}")
         size = self._size(self.spatial(x.shape))
         if any(isinstance(d, int) and d < 1 for d in size):
-            raise OpError(f"the window {list(self.kernel)} is larger than the padded input {list(self.spatial(x.shape))}")
+            extents = list(self.spatial(x.shape))
+            raise OpError(f"the window {list(self.kernel)} is larger than the padded input {extents}")
         n, c = x.shape[0], x.shape[-1 if self.channels_last else 1]
         return (TensorType(x.dtype, (n, *size, c) if self.channels_last else (n, c, *size)),)
 
@@ -75,7 +76,8 @@ class Pool(Op):
             if self.kind == "max":
                 out = np.maximum.reduce(taps)
             elif self.kind == "average":
-                out = sum(taps) / sum(self._reference_taps(np.ones((1, 1, *x.shape[2:]), x.dtype), int(self.count_pads), 0))
+                ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
+                out = sum(taps) / sum(self._reference_taps(ones, int(self.count_pads), 0))
             else:
                 out = np.power(sum(np.power(np.abs(t), self.p) for t in taps), 1 / self.p)
         out = np.asarray(out).astype(dtype)
@@ -87,8 +89,8 @@ class Pool(Op):
         size = [int(s) for s in self._size(x.shape[2:]) if isinstance(s, int)]
         lead: list[tuple[int, int]] = [(0, 0), (0, 0)]
         padded = np.pad(x, lead + [(w.pads[d], w.pads[d + rank]) for d in range(rank)], constant_values=pad)
-        missing = [max(0, (size[d] - 1) * w.strides[d] + w.dilations[d] * (self.kernel[d] - 1) + 1 - padded.shape[d + 2])
-                   for d in range(rank)]
+        reach = [(size[d] - 1) * w.strides[d] + w.dilations[d] * (self.kernel[d] - 1) + 1 for d in range(rank)]
+        missing = [max(0, reach[d] - padded.shape[d + 2]) for d in range(rank)]
         padded = np.pad(padded, lead + [(0, m) for m in missing], constant_values=beyond)
         return [padded[(slice(None), slice(None), *taps_slice(tap, size, w.strides, w.dilations))]
                 for tap in np.ndindex(*self.kernel)]
@@ -100,7 +102,8 @@ class Pool(Op):
         index = tuple(a.var for a in axes)
         at, extents = self.spatial(index), self.spatial(x.shape)
         taps = tuple(Var(f"tap{d}", below=k) for d, k in enumerate(self.kernel))
-        place = [at[d] * self.window.strides[d] + taps[d] * self.window.dilations[d] - self.window.pads[d] for d in range(self.rank)]
+        w = self.window
+        place = [at[d] * w.strides[d] + taps[d] * w.dilations[d] - w.pads[d] for d in range(self.rank)]
         conditions = tuple(c for d in range(self.rank) if self._leaves(d) for c in inside(0, place[d], extents[d]))
         load = x.at(index[0], *place, index[-1]) if self.channels_last else x.at(index[0], index[1], *place)
         return Map(axes, (Store(out, index, self._value(load, conditions, taps, at, extents)),))
@@ -120,10 +123,18 @@ class Pool(Op):
             total = Reduce("sum", taps, self.kernel, guard(conditions, load))
             count = prod([self._taps_counted(d, at[d], extents[d]) for d in range(self.rank)])
             return call("div", total, number(count, load.dtype))
-        size = call("abs", load)
-        power = size if self.p == 1 else call("mul", load, load) if self.p == 2 else call("pow", size, Const(float(self.p), load.dtype))
-        total = Reduce("sum", taps, self.kernel, guard(conditions, power))
-        return total if self.p == 1 else call("sqrt", total) if self.p == 2 else call("pow", total, Const(1 / self.p, load.dtype))
+        return self._norm(load, conditions, taps)
+
+    def _norm(self, load: Value, conditions: tuple[Index, ...], taps: tuple[Var, ...]) -> Value:
+        def total(v: Value) -> Value:
+            return Reduce("sum", taps, self.kernel, guard(conditions, v))
+
+        if self.p == 1:
+            return total(call("abs", load))
+        if self.p == 2:
+            return call("sqrt", total(call("mul", load, load)))
+        power = call("pow", call("abs", load), Const(float(self.p), load.dtype))
+        return call("pow", total(power), Const(1 / self.p, load.dtype))
 
     def _taps_counted(self, d: int, at: Index, extent: Dim) -> Index:
         """How many taps of the window at `at` an average divides by, along spatial dim d."""
@@ -152,8 +163,9 @@ def _read(r: Reading, kind: str, count_pads: bool = False, p: int = 2) -> str:
     window = read_window(r, x.shape[2:], kernel)
     if min(window.pads, default=0) < 0:
         r.unsupported(f"negative pads {list(window.pads)}")
-    if any(max(window.pads[d], window.pads[d + len(kernel)]) > window.dilations[d] * (k - 1) for d, k in enumerate(kernel)):
-        r.unsupported(f"pads {list(window.pads)} as large as the window {list(kernel)}: some windows would see no element")
+    reach = [d * (k - 1) for d, k in zip(window.dilations, kernel, strict=True)]
+    if any(pad > most for pad, most in zip(window.pads, reach * 2, strict=True)):
+        r.unsupported(f"pads {list(window.pads)} as large as the window {list(kernel)}: some windows see no element")
     return r.add(Pool(kind, kernel, window, bool(r.int_("ceil_mode", 0)), count_pads, p), r.inputs[0])
 
 
@@ -177,13 +189,14 @@ def _examples() -> list[Example]:
     rng = np.random.default_rng(19)
     x = rng.standard_normal((2, 3, 9, 11)).astype(np.float32)
     uneven = Window((2, 1), (1, 0, 0, 1), (1, 2))
-    holed = x.copy()
+    holed: Array = np.array(x)
     holed[0, 1, 4, 5] = np.nan
     return [
         Example(Pool("max", (3, 2), uneven), (holed,), "uneven pads, dilation, NaN stays"),
         Example(Pool("max", (3, 3), Window((2, 2), (1, 1, 1, 1), (1, 1)), ceil=True, channels_last=True),
                 (np.ascontiguousarray(np.moveaxis(x, 1, -1)),), "ceil, channels last"),
-        Example(Pool("max", (2,), Window((2,), (0, 1), (1,))), (rng.integers(-128, 127, (1, 2, 7)).astype(np.int8),), "int8"),
+        Example(Pool("max", (2,), Window((2,), (0, 1), (1,))),
+                (rng.integers(-128, 127, (1, 2, 7)).astype(np.int8),), "int8"),
         Example(Pool("average", (3, 3), Window((2, 2), (1, 1, 1, 1), (1, 1)), ceil=True), (x,), "pads do not count"),
         Example(Pool("average", (3, 4), Window((2, 3), (1, 0, 1, 1), (1, 1)), ceil=True, count_pads=True),
                 (x.astype(np.float16),), "pads count, partial windows, float16"),

@@ -87,16 +87,17 @@ class Dequantize(Op):
     def infer(self, ins: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         x, scale, zero = (*ins, None)[:3]
         x = _fits(x, scale, zero, self.axis)
-        if x.dtype not in (*TARGETS, I32) or scale is None or not scale.dtype.is_float or (zero is not None and zero.dtype != x.dtype):
+        wrong_zero = zero is not None and zero.dtype != x.dtype
+        if x.dtype not in (*TARGETS, I32) or scale is None or not scale.dtype.is_float or wrong_zero:
             raise OpError(f"dequantisation of {x} with scale {scale} and zero point {zero}")
         return (TensorType(scale.dtype, x.shape),)
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:
-        given, zero = np.asarray(ins[1]), ins[2] if len(ins) > 2 else None
-        x, scale = np.asarray(ins[0]).astype(np.int64), widened(given)
+        whole, given, zero = (*ins, None)[:3]
+        x, scale = np.asarray(whole).astype(np.int64), widened(given)
         if zero is not None:
             x = x - _reshaped(zero, x.ndim, self.axis).astype(np.int64)
-        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(given.dtype),)
+        return ((x.astype(scale.dtype) * _reshaped(scale, x.ndim, self.axis)).astype(np.asarray(given).dtype),)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Map:
         x, scale, zero = (*ins, None)[:3]
@@ -106,7 +107,8 @@ class Dequantize(Op):
         value = Cast(x.at(*index), I32)
         if zero is not None:
             value = call("sub", value, Cast(_along(zero, index, self.axis), I32))
-        return Map(axes, (Store(outs[0], index, call("mul", Cast(value, scale.dtype.compute), _along(scale, index, self.axis))),))
+        out = call("mul", Cast(value, scale.dtype.compute), _along(scale, index, self.axis))
+        return Map(axes, (Store(outs[0], index, out),))
 
 
 def _axes(shape: Sequence[Dim]) -> tuple[Axis, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod as int_prod
@@ -46,7 +47,8 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "sum": Kind("sum"), "mean": Kind("sum"), "max": Kind("max"), "min": Kind("min"), "prod": Kind("prod"),
-    "l1": Kind("sum", _of("abs")), "l2": Kind("sum", _square, _of("sqrt"), floats_only=True), "sum_square": Kind("sum", _square),
+    "l1": Kind("sum", _of("abs")), "l2": Kind("sum", _square, _of("sqrt"), floats_only=True),
+    "sum_square": Kind("sum", _square),
     "log_sum": Kind("sum", _as_is, _of("log"), floats_only=True), "log_sum_exp": Kind("sum", floats_only=True),
 }
 
@@ -100,14 +102,15 @@ class Reduce(Op):
             "sum": lambda: np.sum(x, axis=axes, dtype=x.dtype), "prod": lambda: np.prod(x, axis=axes, dtype=x.dtype),
             "max": lambda: np.max(x, axis=axes), "min": lambda: np.min(x, axis=axes),
             "l1": lambda: np.sum(np.abs(x), axis=axes), "l2": lambda: np.sqrt(np.sum(x * x, axis=axes)),
-            "sum_square": lambda: np.sum(x * x, axis=axes, dtype=x.dtype), "log_sum": lambda: np.log(np.sum(x, axis=axes)),
+            "sum_square": lambda: np.sum(x * x, axis=axes, dtype=x.dtype),
+            "log_sum": lambda: np.log(np.sum(x, axis=axes)),
         }
         return plain[self.kind]()
 
     def _objects(self, x: Array) -> Array:
         """Index expressions: the kinds that shape computations use."""
         step: dict[str, Callable[..., object]] = {
-            "sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "max": maximum, "min": minimum}
+            "sum": operator.add, "prod": operator.mul, "max": maximum, "min": minimum}
         if self.kind not in step:
             raise OpError(f"{self.name} of symbolic sizes")
         for a in reversed(self.axes):
@@ -163,9 +166,11 @@ def _register(onnx_name: str, kind: str) -> None:
         return r.add(Reduce(kind, axes, bool(r.int_("keepdims", 1))), r.inputs[0])
 
 
-for _onnx, _kind in {"ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
-                     "ReduceL1": "l1", "ReduceL2": "l2", "ReduceSumSquare": "sum_square", "ReduceLogSum": "log_sum",
-                     "ReduceLogSumExp": "log_sum_exp"}.items():
+for _onnx, _kind in {
+    "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
+    "ReduceL1": "l1", "ReduceL2": "l2", "ReduceSumSquare": "sum_square", "ReduceLogSum": "log_sum",
+    "ReduceLogSumExp": "log_sum_exp",
+}.items():
     _register(_onnx, _kind)
 
 
@@ -198,11 +203,12 @@ def _read_global_lp(r: Reading) -> str:
 def _examples() -> list[Example]:
     rng = np.random.default_rng(23)
     x = rng.standard_normal((3, 5, 2, 7)).astype(np.float32)
-    holed = x.copy()
+    holed: Array = np.array(x)
     holed[1, 2, 1, 3] = np.nan
     low = np.array([[-np.inf, -np.inf, -np.inf], [1, np.inf, 2], [90, 91, -np.inf]], np.float32)
     whole = rng.integers(-9, 9, (4, 3)).astype(np.int64)
-    floats = [Example(Reduce(k, (1, 3), keepdims=k != "max"), (np.abs(x) + 1 if k == "log_sum" else x,), k) for k in KINDS]
+    floats = [Example(Reduce(k, (1, 3), keepdims=k != "max"), (np.abs(x) + 1 if k == "log_sum" else x,), k)
+              for k in KINDS]
     return [
         *floats,
         Example(Reduce("max", (0, 2)), (holed,), "NaN wins"),

@@ -1,7 +1,7 @@
 """Resizing by interpolation along some axes. All positions are exact integer arithmetic, so sizes may be symbolic.
 
-The output's index i reads around the source position (a * i + b) / c: its floor is an integer division and its fraction a
-remainder, whatever the coordinate transformation and the (rational) scale are.
+The output's index i reads around the source position (a * i + b) / c: its floor is an integer division and its fraction
+a remainder, whatever the coordinate transformation and the (rational) scale are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IDENTITY = Step(1, 1, 1, 0, 1)
 
 @dataclass(frozen=True)
 class Resize(Op):
-    """x -> out with one `Step` an axis; `kind` is 'nearest' (the floor of the position), 'linear' or 'cubic' (with `cubic_a`).
+    """x -> out with one `Step` an axis; `kind`: 'nearest' (the floor of the position), 'linear', 'cubic' (`cubic_a`).
 
     Positions outside the input read its edge."""
 
@@ -77,7 +77,8 @@ class Resize(Op):
                 out = taps[0]
             else:
                 weights = self._reference_weights((position % s.c) / s.c)
-                out = np.asarray(sum(t * w.reshape(shape).astype(out.dtype) for t, w in zip(taps, weights, strict=True)))
+                terms = [t * w.reshape(shape).astype(out.dtype) for t, w in zip(taps, weights, strict=True)]
+                out = np.asarray(sum(terms))
         return (out.astype(dtype),)
 
     def _reference_weights(self, f: Array) -> list[Array]:
@@ -101,7 +102,7 @@ class Resize(Op):
         return Map(axes, (Store(out, index, self._value(x, index, ())),))
 
     def _value(self, x: Tensor, index: Sequence[Index], done: tuple[Index, ...]) -> Value:
-        """The element at `index`, with the source indices of the first axes `done`; interpolates one axis after the other."""
+        """The element at `index`, with the source indices of the first axes `done`; one axis after the other."""
         d = len(done)
         if d == len(index):
             return x.at(*done)
@@ -147,7 +148,8 @@ def _examples() -> list[Example]:
     same, half, third = IDENTITY, Step(2, 1, 2, -1, 4), Step(7, 3, 6, -4, 14)
     return [
         Example(Resize("nearest", (same, same, Step(2, 1, 1, 0, 2), Step(3, 2, 2, 0, 3))), (x,), "nearest"),
-        Example(Resize("nearest", (Step(1, 2, 2, 1, 1), Step(2, 1, 1, 0, 2))), (rng.integers(0, 9, (5, 3)),), "integers, down"),
+        Example(Resize("nearest", (Step(1, 2, 2, 1, 1), Step(2, 1, 1, 0, 2))), (rng.integers(0, 9, (5, 3)),),
+                "integers, down"),
         Example(Resize("linear", (same, same, half, third)), (x,), "linear, half pixel"),
         Example(Resize("linear", (same, same, half, same)), (x.astype(np.float16),), "linear, float16"),
         Example(Resize("cubic", (same, same, half, third)), (x,), "cubic"),

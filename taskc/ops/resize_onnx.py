@@ -30,7 +30,8 @@ def _line(r: Reading, transform: str, scale: Fraction, extent: Dim, size: Dim) -
     if transform == "half_pixel":
         return 1 / scale, half / scale - half
     if not isinstance(extent, int) or not isinstance(size, int):
-        r.unsupported(f"coordinate transformation {transform} of the symbolic size {extent}; half_pixel and asymmetric are handled")
+        r.unsupported(f"coordinate transformation {transform} of the symbolic size {extent}; "
+                      "half_pixel and asymmetric are handled")
     if transform == "align_corners":
         return (Fraction(extent - 1, size - 1) if size > 1 else Fraction(0)), Fraction(0)
     if transform == "pytorch_half_pixel":
@@ -45,7 +46,8 @@ def _nearest(r: Reading, line: tuple[Fraction, Fraction], mode: str, scale: Frac
     """(a, b, c) so that the wanted index is the floor of (a * i + b) / c."""
     if mode == _SIMPLE:
         mode = "ceil" if scale < 1 else "floor"
-    shift = {"floor": Fraction(0), "ceil": Fraction(0), "round_prefer_floor": Fraction(-1, 2), "round_prefer_ceil": Fraction(1, 2)}
+    half = Fraction(1, 2)
+    shift = {"floor": Fraction(0), "ceil": Fraction(0), "round_prefer_floor": -half, "round_prefer_ceil": half}
     if mode not in shift:
         r.bad(f"nearest_mode is {mode!r}")
     a, b, c = _integers(line[0], line[1] + shift[mode])
@@ -123,7 +125,8 @@ def _with_sizes(r: Reading, kind: str, transform: str, mode: str, cubic_a: float
 @onnx_reader("Resize", since=11)
 def _read_resize(r: Reading) -> str:
     kind = r.string("mode", "nearest") or "nearest"
-    transform, mode = r.string("coordinate_transformation_mode", "half_pixel"), r.string("nearest_mode", "round_prefer_floor")
+    transform = r.string("coordinate_transformation_mode", "half_pixel")
+    mode = r.string("nearest_mode", "round_prefer_floor")
     if transform == "tf_crop_and_resize":
         r.unsupported("coordinate transformation tf_crop_and_resize")
     if r.int_("antialias", 0):

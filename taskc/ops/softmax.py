@@ -9,7 +9,7 @@ import numpy as np
 
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Rows, Statistic, Store
-from taskc.ir.value import Hole, Tensor, Value, call
+from taskc.ir.value import Hole, Tensor, call
 from taskc.ops.constants import widened
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 from taskc.ops.rows import split_rows
@@ -17,7 +17,7 @@ from taskc.ops.rows import split_rows
 
 @dataclass(frozen=True)
 class Softmax(Op):
-    """exp(x) / sum(exp(x)) over `axis` (not negative), or over it and all later ones together (`to_end`); `log`: its logarithm."""
+    """exp(x) / sum(exp(x)) over `axis` (not negative); `to_end`: over it and all later ones at once; `log`: its log."""
 
     axis: int
     log: bool = False
@@ -53,13 +53,13 @@ class Softmax(Op):
         s, dtype = split_rows(x.shape, self._axes(len(x.shape))), x.dtype.compute
         shifted = call("sub", Hole("x", dtype), Hole("s0", dtype))
         total = Statistic("sum", call("exp", shifted), call("log", Hole("s", dtype)) if self.log else None)
-        out: Value = call("sub", shifted, Hole("s1", dtype)) if self.log else call("div", call("exp", shifted), Hole("s1", dtype))
+        out = call("sub" if self.log else "div", shifted if self.log else call("exp", shifted), Hole("s1", dtype))
         return Rows(s.row, s.column, x.at(*s.index), (Statistic("max", Hole("x", dtype)), total),
                     element=(Store(outs[0], s.index, out),))
 
 
 def _read(r: Reading, log: bool) -> str:
-    """Before opset 13 the axes from `axis` (1 by default) on form one row; since then `axis` (the last by default) alone."""
+    """Before opset 13 the axes from `axis` (default 1) on form one row; since then `axis` (default: the last) alone."""
     rank, old = r.type(r.inputs[0]).rank, r.opset < 13
     given = r.int_("axis", 1 if old else -1)
     if not -rank <= given < rank + old:
@@ -82,7 +82,7 @@ def _read_log_softmax(r: Reading) -> str:
 def _examples() -> list[Example]:
     rng = np.random.default_rng(29)
     x = (rng.standard_normal((3, 5, 7)) * 8).astype(np.float32)
-    masked = x.copy()
+    masked: Array = np.array(x)
     masked[0, 1, 2:] = -np.inf
     masked[1, 1] = -np.inf
     return [

@@ -44,7 +44,8 @@ def read_window(r: Reading, spatial: Sequence[Dim], kernel: Sequence[int]) -> Wi
     else:
         r.bad(f"auto_pad is {auto!r}; it must be NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     if not len(strides) == len(dilations) == rank or len(pads) != 2 * rank or len(spatial) != rank:
-        r.bad(f"strides {list(strides)}, pads {list(pads)} and dilations {list(dilations)} do not fit {rank} spatial dims")
+        given = f"strides {list(strides)}, pads {list(pads)} and dilations {list(dilations)}"
+        r.bad(f"{given} do not fit {rank} spatial dims")
     if min((*strides, *dilations), default=1) < 1:
         r.bad(f"strides {list(strides)} and dilations {list(dilations)} must be positive")
     return Window(strides, pads, dilations)
@@ -60,6 +61,8 @@ def _same_total(r: Reading, extent: Dim, stride: int, reach: int) -> int:
                   "export with explicit pads or a fixed size")
 
 
-def taps_slice(tap: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> tuple[slice, ...]:
+def taps_slice(tap: Sequence[int], sizes: Sequence[int], strides: Sequence[int],
+               dilations: Sequence[int]) -> tuple[slice, ...]:
     """The elements of a padded array that windows of these sizes see at one tap, one slice a spatial dim."""
-    return tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, n, s, d in zip(tap, sizes, strides, dilations, strict=True))
+    steps = zip(tap, sizes, strides, dilations, strict=True)
+    return tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, n, s, d in steps)

@@ -1,8 +1,12 @@
-"""acc[b, m, n] = sum over k of a * b on tensor cores (mma.sync m16n8k16): one template for any size and any fusion.
+"""acc[b, m, n] = sum over k of a * b on tensor cores (mma.sync): one template for any size and any fusion.
 
 A block computes a bm x bn tile, its warps wm x wn each; operands arrive in bk-wide tiles through a ring of `stages` shared
 buffers. With split > 1 several blocks share a tile's k range: each leaves its partial sums in float32, and the last to arrive
 adds them in a fixed order and runs the stores.
+
+float32 operands are multiplied as TF32 where the task allows it. Where it does not, each is split into two TF32 numbers and three
+products are taken; the sums of every 8 steps of k start at zero and join the accumulators by float32 additions, because the
+matrix unit truncates when it adds.
 """
 
 from __future__ import annotations
@@ -10,20 +14,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from taskc.ir.dtype import BF16, F16, F32, I32, U32
-from taskc.ir.expr import Index, Var, bounds, ceildiv, minimum
+from taskc.ir.dtype import BF16, F16, F32, U32, DType
+from taskc.ir.expr import Index
 from taskc.ir.mapping import LDMATRIX_ROW, MMA_M16N8_C, padded, repeat, spatial, swizzled
-from taskc.ir.program import (
-    Assign, Bind, Buffer, Commit, Fetch, LoadPort, Pointer, Program, Query, Return, Set, StoreTile, Variable, VectorLoad, VectorStore,
-    Workspace, block_vars, thread_var,
-)
+from taskc.ir.program import Buffer, Pointer, Program, VectorLoad, VectorStore
 from taskc.ir.task import Contraction, Task
-from taskc.ir.value import Const, call
+from taskc.schedules.contraction import ContractionKernel, SharedTile, Tiling, add_to, fill
+from taskc.schedules.loads import lies_along
 from taskc.schedules.template import Traits, concrete
 from taskc.targets.target import Target
 
 NAME = "matmul_mma"
-INSTRUCTION = {F16: "mma_m16n8k16_f16", BF16: "mma_m16n8k16_bf16"}
+INSTRUCTION = {F16: "mma_m16n8k16_f16", BF16: "mma_m16n8k16_bf16", F32: "mma_m16n8k8_tf32"}
+FEATURE = {F16: "mma_f16", BF16: "mma_bf16", F32: "mma_tf32"}
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,10 @@ class Schedule:
     def threads(self) -> int:
         return 32 * self.warps[0] * self.warps[1]
 
-    @property
-    def ring_bytes(self) -> int:
-        return self.stages * self.bk * (self.bm + self.bn) * 2
-
-    @property
-    def shared_bytes(self) -> int:
-        return max(self.ring_bytes, self.bm * (self.bn + 4) * 4)
+    def shared_bytes(self, operand: DType) -> int:
+        """Of the ring, or of the results that take its place."""
+        pads = 16 if operand == F32 else 0
+        return max(self.stages * self.bk * (self.bm + self.bn + pads) * operand.bytes, self.bm * (self.bn + 4) * 4)
 
     def __str__(self) -> str:
         return f"{self.bm}x{self.bn}x{self.bk} warp {self.wm}x{self.wn} {self.copy}{self.stages}" + (f" split{self.split}" if self.split > 1 else "")
@@ -72,22 +72,23 @@ def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:
         return ()
     out: list[Schedule] = []
     for bm, bn, wm, wn in _TILES:
-        for bk in (32, 64):
+        for bk in (16, 32) if traits.operand == F32 else (32, 64):
             for copy, stages in (("async", 3), ("async", 4), ("register", 2)):
-                for split in (1, 2, 4, 8) if copy == "async" else (1, 4):
+                for split in (1, 2, 4, 8) if copy == "async" else (1, 4) if bm * bn > 32 * 64 else (1,):
                     s = Schedule(bm, bn, bk, wm, wn, stages, copy, split)
-                    if illegal(s, target) is None:
+                    if illegal(s, target, traits.operand, traits.precision) is None:
                         out.append(s)
     return tuple(out)
 
 
-def illegal(s: Schedule, target: Target) -> str | None:
+def illegal(s: Schedule, target: Target, operand: DType = F16, precision: str = "native") -> str | None:
     """Why the schedule cannot be, or None."""
-    if s.shared_bytes > target.architecture.max_shared_bytes:
-        return f"{s.shared_bytes} bytes of shared memory"
-    if s.wm * s.wn > 64 * 64:
+    if s.shared_bytes(operand) > target.architecture.max_shared_bytes:
+        return f"{s.shared_bytes(operand)} bytes of shared memory"
+    if s.wm * s.wn > (64 * 32 if operand == F32 and precision == "native" else 64 * 64):
         return "more accumulators than registers"
-    if (s.bm * s.bk // 8) % s.threads or (s.bk * s.bn // 8) % s.threads:
+    vector = 16 // operand.bytes
+    if (s.bm * s.bk // vector) % s.threads or (s.bk * s.bn // vector) % s.threads:
         return "threads do not divide the tiles' vectors"
     if s.split > 1 and s.bm * s.bn > 128 * 64:
         return "split-k serves small grids, which want small tiles"
@@ -101,8 +102,8 @@ def why_not(task: Task, target: Target) -> str | None:
     dtype = task.operand
     if dtype not in INSTRUCTION or task.accumulate != F32:
         return f"no tensor-core instruction for {dtype} operands summed in {task.accumulate}"
-    if not target.has("mma_f16") or not target.has("ldmatrix"):
-        return f"{target.name} has no mma.sync"
+    if not target.has(FEATURE[dtype]) or not target.has("ldmatrix"):
+        return f"{target.name} has no mma.sync for {dtype}"
     return None
 
 
@@ -114,14 +115,15 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     tiles = -(-m // s.bm) * -(-n // s.bn) * batch
     steps = -(-(-(-k // s.bk)) // s.split)
     blocks = tiles * s.split
-    resident = max(1, min(d.architecture.shared_bytes_per_sm // (s.shared_bytes + 1024), d.architecture.max_threads_per_sm // s.threads,
+    resident = max(1, min(d.architecture.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024), d.architecture.max_threads_per_sm // s.threads,
                           d.architecture.registers_per_sm // (s.threads * min(255, s.wm * s.wn // 32 + 80))))
     waves = -(-blocks // (d.multiprocessors * resident))
     busy = min(resident, -(-blocks // d.multiprocessors))
     flops = 2 * s.bm * s.bn * s.bk
     reuse = s.wm * s.wn / (s.wm + s.wn) / 32  # shared-memory traffic a warp: 1 for 64x64 tiles
-    compute = busy * flops / (d.mma_f16_rate / d.multiprocessors * min(1.0, 0.35 + 0.65 * reuse))
-    traffic = busy * (s.bm + s.bn) * s.bk * 2 / (d.l2_rate / d.multiprocessors)
+    rate = d.mma_f16_rate * (1.0 if task.operand != F32 else 0.5 if task.precision == "tf32" else 0.5 / 4)  # three products and the splits
+    compute = busy * flops / (rate / d.multiprocessors * min(1.0, 0.35 + 0.65 * reuse))
+    traffic = busy * (s.bm + s.bn) * s.bk * task.operand.bytes / (d.l2_rate / d.multiprocessors)
     latency = 7e-7 / (s.stages - 1) if s.copy == "async" else 8e-7
     seconds = waves * (steps * max(compute, traffic, latency) + 1.5e-6)
     if s.split > 1:
@@ -132,167 +134,161 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
 def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     """The anchor alone. Port accesses are logical; everything they turn into is stitching's business."""
     assert isinstance(task, Contraction)
-    return _Builder(task, s, target, name).build()
+    if task.operand != F32:
+        return _Kernel(task, s, name).build()
+    return (_Tf32 if task.precision == "tf32" else _SplitFloat)(task, s, name).build()
 
 
-class _Builder:
-    def __init__(self, task: Contraction, s: Schedule, target: Target, name: str) -> None:
-        self.task, self.s, self.target = task, s, target
-        m, n, k = task.m.extent, task.n.extent, task.k.extent
-        self.tiles_m, self.tiles_n, self.tiles_k = ceildiv(m, s.bm), ceildiv(n, s.bn), ceildiv(k, s.bk)
-        grid = (self.tiles_n, self.tiles_m, task.batch.extent * s.split)
-        self.p = Program(name, grid, s.threads, s.shared_bytes)
-        self.bx, self.by, self.bz = block_vars(grid)
-        self.tid = thread_var(s.threads)
-        self.dtype = dtype = task.operand
-        self.a_tile, self.b_tile = s.bm * s.bk, s.bk * s.bn
-        self.smem_a = Buffer("As", dtype, s.stages * self.a_tile, "shared", 0)
-        self.smem_b = Buffer("Bs", dtype, s.stages * self.b_tile, "shared", s.stages * self.a_tile * dtype.bytes)
-        self.staging = Buffer("Cs", F32, s.bm * (s.bn + 4), "shared", 0)
+class _Kernel(ContractionKernel):
+    """16-bit operands, 16 steps of k an instruction."""
+
+    depth = 16  # of an instruction
+
+    def __init__(self, task: Contraction, s: Schedule, name: str) -> None:
+        self.s = s
         self.mi, self.nj = s.wm // 16, s.wn // 8  # fragments a warp holds
-        self.acc = Buffer("acc", F32, self.mi * self.nj * 4)
+        self.m_together = lies_along(task.a, task.m)
+        self.k_together = lies_along(task.b, task.k) and not lies_along(task.b, task.n)
+        tiling = Tiling(s.bm, s.bn, s.bk, s.threads, s.stages, s.copy, s.split)
+        super().__init__(task, tiling, name, self.a_place(task.operand), self.b_place(task.operand), self.mi * self.nj * 4)
 
-    def build(self) -> Program:
+    def a_place(self, dtype: DType) -> SharedTile:
+        """Rows run along what lies together in memory, so that copies are wide: m of a transposed operand or of images, else k."""
+        s, chunk = self.s, 16 // dtype.bytes
+        if self.m_together:
+            return SharedTile((s.bk, s.bm), 0, swizzled(s.bm, chunk), s.bk * s.bm)
+        return SharedTile((s.bm, s.bk), 1, swizzled(s.bk, chunk), s.bm * s.bk)
+
+    def b_place(self, dtype: DType) -> SharedTile:
+        s, chunk = self.s, 16 // dtype.bytes
+        if self.k_together:
+            return SharedTile((s.bn, s.bk), 1, swizzled(s.bk, chunk), s.bn * s.bk)
+        return SharedTile((s.bk, s.bn), 0, swizzled(s.bn, chunk), s.bk * s.bn)
+
+    def prepare(self) -> None:
         p, s = self.p, self.s
-        p.do("grid_dependency_launch")
-        for b in (self.smem_a, self.smem_b, self.staging):
-            p.declare(b)
         self.lane, self.warp = p.let("lane", self.tid % 32), p.let("warp", self.tid // 32)
-        self.m0, self.n0 = p.let("m0", self.by * s.bm), p.let("n0", self.bx * s.bn)
-        self.part = p.let("part", self.bz % s.split)
-        self.batch = p.let("batch", self.bz // s.split)
         self.wm0, self.wn0 = (spatial(*s.warps) * repeat(s.wm, s.wn)).at(self.warp, 0)  # this warp's corner of the tile
-        self.port_a, self.port_b = self._ports()
-        p.declare(self.acc)
-        with p.loop("e", 0, self.acc.size) as e:
-            p.put(Set(self.acc[e], Const(0.0, F32)))
-        begin, end = self._k_range()
-        p.do("grid_dependency_wait")
-        (self._async_pipeline if s.copy == "async" else self._register_pipeline)(begin, end)
-        if s.split > 1:
-            self._sum_parts()
-        self._store()
-        return p
 
-    def _ports(self) -> tuple[LoadPort, LoadPort]:
-        t, s = self.task, self.s
-        b, m, n, k = t.batch.var.name, t.m.var.name, t.n.var.name, t.k.var.name
-        bind_a: Bind = lambda i, j: {b: self.batch, m: i, k: j}
-        bind_b: Bind = lambda i, j: {b: self.batch, k: i, n: j}
-        chunk = 16 // self.dtype.bytes
-        a = LoadPort("a", (s.bm, s.bk), (t.m.extent, t.k.extent), bind_a, s.copy, s.threads, self.smem_a, swizzled(s.bk, chunk))
-        return a, LoadPort("b", (s.bk, s.bn), (t.k.extent, t.n.extent), bind_b, s.copy, s.threads, self.smem_b, swizzled(s.bn, chunk))
+    def compute(self, slot: Index) -> None:
+        """One k tile: fragments from shared memory, then mi x nj instructions a step."""
+        with self.p.loop("ks", 0, self.s.bk // self.depth) as ks:
+            a, b = self.load_a(ks, slot), self.load_b(ks, slot)
+            with self.p.loop("i", 0, self.mi) as i, self.p.loop("j", 0, self.nj) as j:
+                self.multiply(self.acc.pointer((i * self.nj + j) * 4), a.pointer(i * 4), b.pointer(j * 2))
 
-    def _k_range(self) -> tuple[Index, Index]:
-        """The k tiles of this block, [begin, end)."""
-        if self.s.split == 1:
-            return 0, self.tiles_k
-        per = self.p.let("per", ceildiv(self.tiles_k, self.s.split))
-        begin = self.p.let("kt_begin", self.part * per)
-        return begin, self.p.let("kt_end", minimum(begin + per, self.tiles_k))
+    def multiply(self, d: Pointer, a: Pointer, b: Pointer) -> None:
+        self.p.do(INSTRUCTION[self.task.operand], d, a, b)
 
-    def _fetch(self, kt: Index, slot: Index) -> None:
-        s = self.s
-        self.p.put(Fetch(self.port_a, (self.m0, kt * s.bk), slot * self.a_tile), Fetch(self.port_b, (kt * s.bk, self.n0), slot * self.b_tile))
+    def load_a(self, ks: Index, slot: Index) -> Buffer:
+        """ldmatrix moves rows of 16 bytes: 8 halves, or 4 floats whose fragment has the same lanes."""
+        row, chunk = self._across_k() if self.m_together else LDMATRIX_ROW.at(self.lane, 0)
+        a = self.p.declare(Buffer("fa", U32, self.mi * 4))
+        with self.p.loop("i", 0, self.mi) as i:
+            if self.m_together:
+                place = self.a_tile.place(ks * self.depth + row, self.wm0 + i * 16 + chunk * 8)
+            else:
+                place = self.a_tile.place(ks * self.depth + chunk * (self.depth // 2), self.wm0 + i * 16 + row)
+            self.p.do("ldmatrix_x4_trans" if self.m_together else "ldmatrix_x4", a.pointer(i * 4),
+                      self.smem_a.pointer(place + slot * self.a_tile.size))
+        return a
 
-    def _commit(self, kt: Index, slot: Index) -> None:
-        s = self.s
-        self.p.put(Commit(self.port_a, (self.m0, kt * s.bk), slot * self.a_tile), Commit(self.port_b, (kt * s.bk, self.n0), slot * self.b_tile))
+    def load_b(self, ks: Index, slot: Index) -> Buffer:
+        row, chunk = self._across_k() if self.k_together else LDMATRIX_ROW.at(self.lane, 0)
+        b = self.p.declare(Buffer("fb", U32, self.nj * 2))
+        with self.p.loop("j", 0, self.nj // 2) as j:
+            if self.k_together:
+                place = self.b_tile.place(ks * self.depth + chunk * (self.depth // 2), self.wn0 + j * 16 + row)
+            else:
+                place = self.b_tile.place(ks * self.depth + row, self.wn0 + j * 16 + chunk * 8)
+            self.p.do("ldmatrix_x4" if self.k_together else "ldmatrix_x4_trans", b.pointer(j * 4),
+                      self.smem_b.pointer(place + slot * self.b_tile.size))
+        return b
 
-    def _async_pipeline(self, begin: Index, end: Index) -> None:
-        p, s = self.p, self.s
-        last = bounds(self.tiles_k)[1]
-        for stage in range(s.stages - 1):  # fill the ring
-            with p.when(end - (begin + stage)):
-                self._fetch(begin + stage, stage)
-            p.do("cp_async_commit")
-        slot = Var("slot", 0, s.stages - 1)
-        p.put(Variable(slot, 0))
-        with p.loop("kt", begin, end, unroll=False) as kt:
-            p.do("cp_async_wait", template=(s.stages - 2,))
-            self._commit(kt, slot)  # nothing for a view; a value prologue works in place on its own chunks
-            p.do("barrier")
-            ahead = kt + (s.stages - 1)
-            with p.when(end - ahead):
-                ahead_var = Var("kn", 0, None if last is None else last - 1)
-                free = Var("sn", 0, s.stages - 1)
-                p.put(Variable(ahead_var, ahead), Variable(free, (slot + (s.stages - 1)) % s.stages))
-                self._fetch(ahead_var, free)
-            p.do("cp_async_commit")
-            self._compute(slot)
-            p.put(Assign(slot, (slot + 1) % s.stages))
-        p.do("cp_async_wait", template=(0,))
-        p.do("barrier")
+    def _across_k(self) -> tuple[Index, Index]:
+        """lane -> (row, chunk) it addresses where the four tiles of an ldmatrix come in the other order: chunks first, then rows."""
+        return self.lane // 16 * 8 + self.lane % 8, self.lane // 8 % 2
 
-    def _register_pipeline(self, begin: Index, end: Index) -> None:
-        p = self.p
-        last = bounds(self.tiles_k)[1]
-        with p.when(end - begin):
-            self._fetch(begin, 0)
-            self._commit(begin, 0)
-        p.do("barrier")
-        slot, ahead = Var("slot", 0, 1), Var("kn", 0, None if last is None else last)
-        p.put(Variable(slot, 0))
-        with p.loop("kt", begin, end, unroll=False) as kt:
-            p.put(Variable(ahead, kt + 1))
-            with p.when(end - ahead):
-                self._fetch(ahead, 0)
-            self._compute(slot)
-            p.put(Assign(slot, 1 - slot))
-            with p.when(end - ahead):
-                self._commit(ahead, slot)
-            p.do("barrier")
-
-    def _compute(self, slot: Index) -> None:
-        """One k tile: fragments through ldmatrix, then mi x nj instructions a step of 16."""
-        p, s = self.p, self.s
-        row, chunk = LDMATRIX_ROW.at(self.lane, 0)
-        with p.loop("ks", 0, s.bk // 16) as ks:
-            a, b = p.declare(Buffer("fa", U32, self.mi * 4)), p.declare(Buffer("fb", U32, self.nj * 2))
-            with p.loop("i", 0, self.mi) as i:
-                place = self.port_a.layout(self.wm0 + i * 16 + row, ks * 16 + chunk * 8) + slot * self.a_tile
-                p.do("ldmatrix_x4", a.pointer(i * 4), self.smem_a.pointer(place))
-            with p.loop("j", 0, self.nj // 2) as j:
-                place = self.port_b.layout(ks * 16 + row, self.wn0 + j * 16 + chunk * 8) + slot * self.b_tile
-                p.do("ldmatrix_x4_trans", b.pointer(j * 4), self.smem_b.pointer(place))
-            with p.loop("i", 0, self.mi) as i, p.loop("j", 0, self.nj) as j:
-                p.do(INSTRUCTION[self.dtype], self.acc.pointer((i * self.nj + j) * 4), a.pointer(i * 4), b.pointer(j * 2))
-
-    def _sum_parts(self) -> None:
-        """Partial sums in fragment order, so that the stores follow unchanged; the last block adds them, first part first."""
-        p, s = self.p, self.s
-        cells = self.acc.size * s.threads
-        tiles = self.tiles_m * self.tiles_n * self.task.batch.extent
-        p.workspaces = [Workspace("partial", F32, tiles * s.split * cells, "scratch"), Workspace("counter", I32, tiles, "counter")]
-        cell = p.let("cell", (self.batch * self.tiles_m + self.by) * self.tiles_n + self.bx)
-        mine = p.let("mine", cell * (s.split * cells) + self.tid * 4)
-        with p.loop("e", 0, self.acc.size // 4) as e:
-            p.put(VectorStore(F32, 4, Pointer("partial", mine + self.part * cells + e * (s.threads * 4)), self.acc.pointer(e * 4), cache="st_cg"))
-        last, flag = Var("last", 0, 1), Buffer("flag", I32, 1, "shared", 0)
-        p.declare(flag)
-        p.put(Query(last, "last_block", (Pointer("counter", cell), s.split, flag.pointer())))
-        with p.when(1 - last):
-            p.put(Return())
-        with p.loop("e", 0, self.acc.size) as e:
-            p.put(Set(self.acc[e], Const(0.0, F32)))
-        with p.loop("z", 0, s.split, unroll=False) as z, p.loop("e", 0, self.acc.size // 4) as e:
-            piece = p.declare(Buffer("piece", F32, 4))
-            p.put(VectorLoad(F32, 4, piece.pointer(), Pointer("partial", mine + z * cells + e * (s.threads * 4)), cache="ld_cg"))
-            with p.loop("q", 0, 4) as q:
-                p.put(Set(self.acc[e * 4 + q], call("add", self.acc[e * 4 + q], piece[q])))
-
-    def _store(self) -> None:
+    def stage(self) -> None:
         """The tile goes through shared memory, so that the final stores are wide along whichever axis stitching picks."""
-        p, s, t = self.p, self.s, self.task
-        layout = padded(s.bn, 4)
+        p = self.p
         with p.loop("i", 0, self.mi) as i, p.loop("j", 0, self.nj) as j:
             for half in (0, 2):
                 row, column = MMA_M16N8_C.at(self.lane, half)
-                place = layout(self.wm0 + i * 16 + row, self.wn0 + j * 8 + column)
+                place = self.staging_layout(self.wm0 + i * 16 + row, self.wn0 + j * 8 + column)
                 p.put(VectorStore(F32, 2, self.staging.pointer(place), self.acc.pointer((i * self.nj + j) * 4 + half)))
-        p.do("barrier")
-        b, m, n = t.batch.var.name, t.m.var.name, t.n.var.name
-        bind: Bind = lambda i, j: {b: self.batch, m: i, n: j}
-        p.put(StoreTile("out", "stores", (s.bm, s.bn), (t.m.extent, t.n.extent), bind, s.threads, self.tid, (self.m0, self.n0),
-                        {"acc": (self.staging, layout)}))
 
+
+class _Tf32(_Kernel):
+    """float32 operands rounded to TF32, 8 steps of k an instruction."""
+
+    depth = 8
+
+    def a_place(self, dtype: DType) -> SharedTile:
+        return self._k_outermost(self.s.bm) if self.m_together else super().a_place(dtype)
+
+    def b_place(self, dtype: DType) -> SharedTile:
+        return super().b_place(dtype) if self.k_together else self._k_outermost(self.s.bn)
+
+    def _k_outermost(self, columns: int) -> SharedTile:
+        """Padding of 8: the four rows and eight columns that a warp reads at once lie in 32 different banks."""
+        return SharedTile((self.s.bk, columns), 0, padded(columns, 8), self.s.bk * (columns + 8))
+
+    def load_a(self, ks: Index, slot: Index) -> Buffer:
+        """a0 (g, t), a1 (g + 8, t), a2 (g, t + 4), a3 (g + 8, t + 4) with g = lane / 4 and t = lane % 4.
+
+        ldmatrix cannot transpose 32-bit elements."""
+        if not self.m_together:
+            return super().load_a(ks, slot)
+        a = self.p.declare(Buffer("fa", U32, self.mi * 4))
+        with self.p.loop("i", 0, self.mi) as i, self.p.loop("h", 0, 4) as h:
+            place = self.a_tile.place(ks * 8 + h // 2 * 4 + self.lane % 4, self.wm0 + i * 16 + h % 2 * 8 + self.lane // 4)
+            self.p.put(VectorLoad(U32, 1, a.pointer(i * 4 + h), Pointer("Abits", place + slot * self.a_tile.size)))
+        return a
+
+    def load_b(self, ks: Index, slot: Index) -> Buffer:
+        """b0 (t, g) and b1 (t + 4, g)."""
+        if self.k_together:
+            return super().load_b(ks, slot)
+        b = self.p.declare(Buffer("fb", U32, self.nj * 2))
+        with self.p.loop("j", 0, self.nj) as j, self.p.loop("h", 0, 2) as h:
+            place = self.b_tile.place(ks * 8 + h * 4 + self.lane % 4, self.wn0 + j * 8 + self.lane // 4)
+            self.p.put(VectorLoad(U32, 1, b.pointer(j * 2 + h), Pointer("Bbits", place + slot * self.b_tile.size)))
+        return b
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.p.declare(Buffer("Abits", U32, self.smem_a.size, "shared", self.smem_a.place))
+        self.p.declare(Buffer("Bbits", U32, self.smem_b.size, "shared", self.smem_b.place))
+
+    def compute(self, slot: Index) -> None:
+        with self.p.loop("ks", 0, self.s.bk // 8) as ks:
+            a, b = self.load_a(ks, slot), self.load_b(ks, slot)
+            self.p.do("round_tf32", a.pointer(), template=(a.size,))
+            self.p.do("round_tf32", b.pointer(), template=(b.size,))
+            with self.p.loop("i", 0, self.mi) as i, self.p.loop("j", 0, self.nj) as j:
+                self.multiply(self.acc.pointer((i * self.nj + j) * 4), a.pointer(i * 4), b.pointer(j * 2))
+
+
+class _SplitFloat(_Tf32):
+    """float32 accuracy: x = big + small, both TF32; a * b = big * big + big * small + small * big, to about 2^-23 of a * b."""
+
+    def compute(self, slot: Index) -> None:
+        p = self.p
+        with p.loop("ks", 0, self.s.bk // 8) as ks:
+            a, b = self.load_a(ks, slot), self.load_b(ks, slot)
+            a_small, b_small = self._split(a), self._split(b)
+            with p.loop("i", 0, self.mi) as i, p.loop("j", 0, self.nj) as j:
+                few = p.declare(Buffer("few", F32, 4))
+                fill(p, few)
+                self.multiply(few.pointer(), a_small.pointer(i * 4), b.pointer(j * 2))  # the small ones first: they lose least
+                self.multiply(few.pointer(), a.pointer(i * 4), b_small.pointer(j * 2))
+                self.multiply(few.pointer(), a.pointer(i * 4), b.pointer(j * 2))
+                with p.loop("e", 0, 4) as e:
+                    p.put(add_to(self.acc[(i * self.nj + j) * 4 + e], few[e]))
+
+    def _split(self, x: Buffer) -> Buffer:
+        """The small parts of x, which keeps the big ones."""
+        small = self.p.declare(Buffer(f"{x.name}_small", U32, x.size))
+        self.p.do("split_tf32", x.pointer(), small.pointer(), template=(x.size,))
+        return small

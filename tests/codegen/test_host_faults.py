@@ -136,6 +136,18 @@ FENCED = kernel(
 BLOCK_RACE = kernel(
     'block_race', 'f32* y', 'if (block_x() == 0) y[0] = 0; y[block_x()] = y[block_x() == 0 ? 0 : block_x() - 1] + 1;'
 )
+# Right only while the warps stay within a few steps of each other.
+DRIFT = kernel(
+    'drift',
+    'f32* y',
+    """
+  SMEM(base); f32* s = (f32*)base; int i = thread_x();
+  s[i] = i; barrier();
+  for (int k = 0; k < 40; ++k) syncwarp();
+  y[i] = s[i ^ 32];
+  for (int k = 0; k < 20; ++k) syncwarp();
+  s[i] = -1;""",
+)
 NO_WAIT = kernel(
     'no_wait',
     'const f32* x, f32* y',
@@ -150,7 +162,7 @@ NO_WAIT = kernel(
 @pytest.fixture(scope='module')
 def built(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
     faults = [kernel(name, 'f32* x, f32* y, int n', body) for name, (body, *_) in FAULTS.items()]
-    return builder(tmp_path_factory)(SOUND, RACE, FENCED, BLOCK_RACE, NO_WAIT, *faults)
+    return builder(tmp_path_factory)(SOUND, RACE, FENCED, BLOCK_RACE, DRIFT, NO_WAIT, *faults)
 
 
 @pytest.fixture
@@ -197,6 +209,16 @@ def test_dependence_between_blocks_shows_in_a_shuffled_order(library: HostLibrar
         return bool((y == np.arange(50) + 1).all())
 
     assert shown(library, right) == [True] + [False] * 4
+
+
+def test_warps_drift_apart_under_odd_seeds(library: HostLibrary) -> None:
+    def right(seed: int) -> bool:
+        library.set_order(seed)
+        y = np.zeros(64, np.float32)
+        library.launch('drift', [y], [1], 64, 256)
+        return bool((y == np.arange(64) ^ 32).all())
+
+    assert not all(right(seed) for seed in (1, 3))
 
 
 def test_missing_wait_shows_as_nan(library: HostLibrary) -> None:

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "compat.h"
@@ -18,12 +19,23 @@ static int write_all(int file, const unsigned char *data, uint64_t bytes) {
   return 1;
 }
 
+/* The path of an open file, spelled as never before: dlopen takes an object of the same name for the same object, whatever
+ * the file holds by now, and numbers of files come back. "/" and "/." mean the same folder and spell the bits of the time. */
+static void unique_path(int file, char *path, size_t bytes) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  uint64_t bits = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  size_t used = (size_t)snprintf(path, bytes, "/proc/self/fd");
+  for (int i = 0; i < 56; ++i) used += (size_t)snprintf(path + used, bytes - used, bits >> i & 1 ? "/." : "/");
+  snprintf(path + used, bytes - used, "/%d", file);
+}
+
 /* dlopen wants a file: an anonymous one, or a temporary one where that is not allowed. */
 static void *open_image(const unsigned char *data, uint64_t bytes, error *e) {
-  char path[64] = "/tmp/taskc-host-XXXXXX";
+  char path[256] = "/tmp/taskc-host-XXXXXX";
   int file = memfd_create("taskc-host", MFD_CLOEXEC), temporary = file < 0;
   if (temporary) file = mkstemp(path);
-  else snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  else unique_path(file, path, sizeof path);
   if (file < 0) {
     fail(e, TASKC_FAILED, "no memory file and no file in /tmp for the host kernels");
     return NULL;

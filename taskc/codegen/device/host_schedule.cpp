@@ -27,12 +27,15 @@ static unsigned draw(Worker& w) {
   return (unsigned)(w.random >> 16);
 }
 
-// Ascending: the next lane of this warp, round and round, then the next warp. Shuffled: any warp, any of its lanes.
+// Ascending: the next lane of this warp, round and round, then the next warp. Shuffled: any lane of any warp; with even
+// seeds the warps advance about in step, with odd ones a warp mostly goes on and leaves the others far behind. Each
+// shows races that the other hides.
 static int next_ready(Worker& w, int warp, int lane) {
   int rotate = lane;
   if (w.launch->seed) {
     unsigned r = draw(w);
-    warp = (int)(r % (unsigned)w.warps);
+    bool stay = w.launch->seed % 2 != 0 && r % 64 != 0;
+    if (!stay) warp = (int)((r >> 6) % (unsigned)w.warps);
     rotate = (int)(r >> 27);
   }
   for (int k = 0; k < w.warps; ++k) {

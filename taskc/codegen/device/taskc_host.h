@@ -24,7 +24,8 @@ typedef int (*taskc_host_entry)(void** args, const taskc_host_launch* launch);
 const char* taskc_host_error(void);
 
 /* 0: threads and blocks in ascending order. Any other number: a shuffled legal order that depends on it alone; a result
- * that changes with it is a race. Starts as the environment variable TASKC_HOST_ORDER, else 0. */
+ * that changes with it is a race. Even seeds keep warps about in step, odd ones let them drift apart; each shows races
+ * that the other hides. Starts as the environment variable TASKC_HOST_ORDER, else 0. */
 void taskc_host_set_order(int seed);
 
 /* Memory whose end touches an unreadable page, filled with NaN (0xFF bytes). The aligned form keeps the start a multiple

@@ -57,3 +57,39 @@ DEV u32 f32_to_tf32(float x) {
   return (bits + 0x1000u) & ~0x1fffu;
 }
 #endif
+
+// The matrix unit reads the upper 19 bits of a TF32 operand, so adding half of the last of them rounds to nearest. Where that would
+// carry a number into infinity the bits are cut instead; an infinity and a NaN stay as they are.
+DEV u32 tf32_half_bit(float x) { return t_abs(x) <= 0x1.ffdffep127f ? 0x1000u : 0u; }
+
+// Rounds N floats, given as bits, to TF32.
+template <int N> DEV void round_tf32(u32* x) {
+  UNROLL
+  for (int i = 0; i < N; ++i) x[i] += tf32_half_bit(bits_as<float>(x[i]));
+}
+
+// Splits N floats, given as bits: x becomes its TF32 part and small the rest, exact, of which the unit drops at most the last bit.
+// A NaN is NaN in both. An infinity is 1 and infinity, with its sign: in big * big + big * small + small * big it then meets the
+// other number's big part only, which has that number's sign, while its small part may have the other one.
+template <int N> DEV void split_tf32(u32* x, u32* small) {
+  UNROLL
+  for (int i = 0; i < N; ++i) {
+    float whole = bits_as<float>(x[i]);
+    bool infinite = t_abs(whole) == inf_f32();
+    u32 big = (x[i] + tf32_half_bit(whole)) & 0xffffe000u;
+    small[i] = infinite ? x[i] : bits_as<u32>(whole - bits_as<float>(big));
+    x[i] = infinite ? x[i] ^ 0x40000000u : big;
+  }
+}
+
+// Two floats rounded to T, the first in the lower half.
+template <class T> DEV u32 pack_pair(float low, float high) {
+  return u32(from_f32<T>(low).bits) | u32(from_f32<T>(high).bits) << 16;
+}
+// The fragment of A (16 x 16, 16-bit) whose elements are two neighbouring accumulator tiles of 16 x 8.
+template <class T> DEV void accumulators_as_a(u32* a, const float* left, const float* right) {
+  a[0] = pack_pair<T>(left[0], left[1]);
+  a[1] = pack_pair<T>(left[2], left[3]);
+  a[2] = pack_pair<T>(right[0], right[1]);
+  a[3] = pack_pair<T>(right[2], right[3]);
+}
