@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import branch, model, node  # noqa: E402
+from onnx_models import branch, model, node
 
-from taskc.errors import BadModel, TaskcError, Unsupported, UsageError  # noqa: E402
-from taskc.importer import import_model  # noqa: E402
+from taskc.errors import BadModel, TaskcError, Unsupported, UsageError
+from taskc.importer import import_model
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 I64 = np.int64
@@ -56,10 +57,8 @@ def test_every_cut_of_a_file_is_refused_or_read() -> None:
         data = bytearray(good[: rng.integers(1, len(good) + 1)])
         for _ in range(int(rng.integers(0, 4))):
             data[rng.integers(len(data))] = rng.integers(256)
-        try:
+        with suppress(TaskcError):
             import_model(bytes(data))
-        except TaskcError:
-            pass
 
 
 @pytest.mark.parametrize(("make", "reason"), [
@@ -108,8 +107,8 @@ def test_bad_nodes_are_named(nodes: list[object], reason: str) -> None:
 
 
 def test_all_unsupported_nodes_are_reported_at_once() -> None:
-    nodes = [node("FooBar", "x", "a", name="n1"), node("X", "a", "b", "my.domain", name="n2"), node("NonZero", "x", "c", name="n3"),
-             node("NonZero", "x", "d", name="n4"), node("Concat", "b c d", "y", axis=0)]
+    nodes = [node("FooBar", "x", "a", name="n1"), node("X", "a", "b", "my.domain", name="n2"),
+             node("NonZero", "x", "c", name="n3"), node("NonZero", "x", "d", name="n4"), node("Concat", "b c d", "y", axis=0)]
     with pytest.raises(Unsupported) as caught:
         import_model(model(nodes, {"x": X}, "y", domains=("my.domain",)))
     text = str(caught.value)
@@ -118,7 +117,8 @@ def test_all_unsupported_nodes_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "reason"), [
-    ([node("If", "c", "y", then_branch=branch([node("Neg", "x", "a")], "a"), else_branch=branch([node("Abs", "x", "a")], "a"))], "condition"),
+    ([node("If", "c", "y", then_branch=branch([node("Neg", "x", "a")], "a"), else_branch=branch([node("Abs", "x", "a")], "a"))],
+     "condition"),
     ([node("Reshape", "x s", "y")], "shape depends on data"),
     ([node("Dropout", "x - t", "y")], "training"),
 ])
@@ -145,9 +145,9 @@ def test_functions_that_call_themselves_or_explode() -> None:
     loop = helper.make_function("own", "f", ["x"], ["y"], [node("f", "x", "y", "own")], opsets)
     with pytest.raises(BadModel, match="calls itself"):
         import_model(model([node("f", "x", "y", "own")], {"x": X}, "y", functions=[loop], domains=("own",)))
-    layers = [helper.make_function("own", f"f{i}", ["x"], ["y"], [node(f"f{i + 1}" if i < 39 else "Neg", "x", "a", "own" if i < 39 else ""),
-                                                                node(f"f{i + 1}" if i < 39 else "Neg", "a", "y", "own" if i < 39 else "")], opsets)
-              for i in range(40)]
+    names = [*((f"f{i}", "own") for i in range(1, 40)), ("Neg", "")]
+    layers = [helper.make_function("own", f"f{i}", ["x"], ["y"], [node(name, "x", "a", domain), node(name, "a", "y", domain)], opsets)
+              for i, (name, domain) in enumerate(names)]
     with pytest.raises(BadModel, match="nodes when its functions are inlined"):
         import_model(model([node("f0", "x", "y", "own")], {"x": X}, "y", functions=layers, domains=("own",)))
 
@@ -157,7 +157,7 @@ def test_deeply_nested_branches() -> None:
     for _ in range(25):
         inner = branch([node("If", "c", "a", then_branch=inner, else_branch=branch([node("Neg", "x", "a")], "a"))], "a")
     m = model([node("If", "c", "y", then_branch=inner, else_branch=inner)], {"x": X}, "y", constants={"c": np.array(True)})
-    with pytest.raises(BadModel, match="deep|parse"):
+    with pytest.raises(BadModel, match=r"deep|parse"):
         import_model(m)
 
 
@@ -165,8 +165,9 @@ def test_sizes_that_do_not_fit_the_model() -> None:
     m = model([node("Relu", "x", "y")], {"x": X}, "y", dims={"x": ["n", 3]})
     assert import_model(m, dims={"n": 4}).types["y"].shape == (4, 3)
     assert import_model(m, shapes={"x": (5, None)}).types["y"].shape == (5, 3)
-    for options, reason in (({"dims": {"m": 4}}, "called 'm'"), ({"shapes": {"z": (1,)}}, "no input 'z'"), ({"shapes": {"x": (1,)}}, "2 dims"),
-                            ({"shapes": {"x": (2, 4)}}, "cannot be 4"), ({"dims": {"n": 2}, "shapes": {"x": (3, None)}}, "already made 2"),
+    for options, reason in (({"dims": {"m": 4}}, "called 'm'"), ({"shapes": {"z": (1,)}}, "no input 'z'"),
+                            ({"shapes": {"x": (1,)}}, "2 dims"), ({"shapes": {"x": (2, 4)}}, "cannot be 4"),
+                            ({"dims": {"n": 2}, "shapes": {"x": (3, None)}}, "already made 2"),
                             ({"dims": {"n": -1}}, "impossible")):
         with pytest.raises(UsageError, match=reason):
             import_model(m, **options)  # type: ignore[arg-type]

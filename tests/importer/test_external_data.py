@@ -10,10 +10,10 @@ import pytest
 from onnx import ModelProto, TensorProto
 
 sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import model, node  # noqa: E402
+from onnx_models import model, node
 
-from taskc.errors import BadModel  # noqa: E402
-from taskc.importer import import_model  # noqa: E402
+from taskc.errors import BadModel
+from taskc.importer import import_model
 
 W = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -51,7 +51,8 @@ def test_large_weights_are_mapped(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, big)
 
 
-@pytest.mark.parametrize("location", ["../secret.bin", "sub/../../secret.bin", "sub\\..\\..\\secret.bin", "C:\\secret.bin", "", ".", "gone.bin", "a\0b"])
+@pytest.mark.parametrize("location", ["../secret.bin", "sub/../../secret.bin", "sub\\..\\..\\secret.bin", "C:\\secret.bin", "", ".",
+                                      "gone.bin", "a\0b"])
 def test_places_outside_are_refused(tmp_path: Path, location: str) -> None:
     (tmp_path / "secret.bin").write_bytes(W.tobytes())
     path = written(tmp_path / "model", external(location=location))

@@ -10,11 +10,11 @@ import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import branch, check, model, node, results  # noqa: E402
+from onnx_models import branch, check, model, node, results
 
-from taskc.importer import import_model  # noqa: E402
-from taskc.ir.convert import bf16_values  # noqa: E402
-from taskc.ops.registry import find_reader  # noqa: E402
+from taskc.importer import import_model
+from taskc.ir.convert import bf16_values
+from taskc.ops.registry import find_reader
 
 F, I64 = np.float32, np.int64
 RNG = np.random.default_rng(41)
@@ -67,7 +67,8 @@ def test_slice_of_opset_1_and_split_forms() -> None:
 def test_pads() -> None:
     x = ramp(3, 4)
     for mode in ("constant", "reflect", "edge"):
-        check([node("Pad", "x p", "y", mode=mode)], {"x": x}, {"y": np.pad(x, ((2, 0), (1, 3)), mode=mode)}, constants={"p": ints(2, 1, 0, 3)})
+        want = np.pad(x, ((2, 0), (1, 3)), mode=mode)
+        check([node("Pad", "x p", "y", mode=mode)], {"x": x}, {"y": want}, constants={"p": ints(2, 1, 0, 3)})
     check([node("Pad", "x p v", "y")], {"x": x}, {"y": np.pad(x[1:, :3], ((0, 2), (1, 0)), constant_values=-1.5)},
           constants={"p": ints(-1, 1, 2, -1), "v": np.array(-1.5, F)})
     check([node("Pad", "x p - a", "y")], {"x": x}, {"y": np.pad(x, ((0, 0), (1, 2)))}, constants={"p": ints(1, 2), "a": ints(-1)}, opset=18)
@@ -85,7 +86,8 @@ def test_depth_and_space() -> None:
     x = ramp(1, 8, 2, 3)
     dcr = x.reshape(1, 2, 2, 2, 2, 3).transpose(0, 3, 4, 1, 5, 2).reshape(1, 2, 4, 6)
     crd = x.reshape(1, 2, 2, 2, 2, 3).transpose(0, 1, 4, 2, 5, 3).reshape(1, 2, 4, 6)
-    nodes = [node("DepthToSpace", "x", "a", blocksize=2), node("DepthToSpace", "x", "b", blocksize=2, mode="CRD"), node("SpaceToDepth", "a", "c", blocksize=2)]
+    nodes = [node("DepthToSpace", "x", "a", blocksize=2), node("DepthToSpace", "x", "b", blocksize=2, mode="CRD"),
+             node("SpaceToDepth", "a", "c", blocksize=2)]
     check(nodes, {"x": x}, {"a": dcr, "b": crd, "c": x})
 
 
@@ -118,16 +120,19 @@ def test_broadcast_before_opset_7() -> None:
 
 def test_vectors_in_matrix_products_and_gemm() -> None:
     a, b, v = RNG.standard_normal((3, 5)).astype(F), RNG.standard_normal((5, 4)).astype(F), RNG.standard_normal(5).astype(F)
-    nodes = [node("MatMul", "v b", "p"), node("MatMul", "a v", "q"), node("MatMul", "v v", "r"), node("Gemm", "a b c", "g", alpha=0.5, beta=2.0)]
+    nodes = [node("MatMul", "v b", "p"), node("MatMul", "a v", "q"), node("MatMul", "v v", "r"),
+             node("Gemm", "a b c", "g", alpha=0.5, beta=2.0)]
     c = RNG.standard_normal(4).astype(F)
-    check(nodes, {"a": a, "b": b, "v": v, "c": c}, {"p": v @ b, "q": a @ v, "r": np.array(v @ v, F), "g": 0.5 * (a @ b) + 2 * c}, tolerance=1e-5)
+    want = {"p": v @ b, "q": a @ v, "r": np.array(v @ v, F), "g": 0.5 * (a @ b) + 2 * c}
+    check(nodes, {"a": a, "b": b, "v": v, "c": c}, want, tolerance=1e-5)
 
 
 def test_cumsum_trilu_range_eye() -> None:
     x = ramp(3, 3)
     flipped = np.flip(np.cumsum(np.flip(x, 1), 1), 1) - x
     check([node("CumSum", "x a", "c", exclusive=1, reverse=1), node("Trilu", "x k", "t", upper=0), node("EyeLike", "x", "e", k=1)],
-          {"x": x}, {"c": flipped, "t": np.tril(x, -1), "e": np.eye(3, k=1, dtype=F)}, constants={"a": np.array(1, I64), "k": np.array(-1, I64)})
+          {"x": x}, {"c": flipped, "t": np.tril(x, -1), "e": np.eye(3, k=1, dtype=F)},
+          constants={"a": np.array(1, I64), "k": np.array(-1, I64)})
 
 
 def test_shape_computations_fold_into_dims() -> None:
@@ -145,7 +150,8 @@ def test_shape_computations_fold_into_dims() -> None:
 
 def test_symbolic_contents_are_written_for_operators_that_read_them() -> None:
     x = ramp(3, 2)
-    nodes = [node("Shape", "x", "s"), node("Cast", "s", "f", to=TensorProto.FLOAT), node("ReduceSum", "x", "t", keepdims=0), node("Div", "t f", "y")]
+    nodes = [node("Shape", "x", "s"), node("Cast", "s", "f", to=TensorProto.FLOAT), node("ReduceSum", "x", "t", keepdims=0),
+             node("Div", "t f", "y")]
     m = model(nodes, {"x": x}, "y s", opset=13, dims={"x": ["n", "m"]})
     found = results(m, {"x": x})
     np.testing.assert_array_equal(found["s"], [3, 2])
@@ -209,7 +215,8 @@ def test_numbers_held_field_by_field() -> None:
 
     m = model([node("Add", "x h", "y"), node("Cast", "b", "z", to=TensorProto.INT32), node("Cast", "w", "v", to=TensorProto.INT64)],
               {"x": np.ones(2, np.float16)}, "y z v")
-    for name, t in (("h", held(TensorProto.FLOAT16, [1.5, -2])), ("b", held(TensorProto.BOOL, [1, 0])), ("w", held(TensorProto.UINT32, [4e9]))):
+    tensors = {"h": held(TensorProto.FLOAT16, [1.5, -2]), "b": held(TensorProto.BOOL, [1, 0]), "w": held(TensorProto.UINT32, [4e9])}
+    for name, t in tensors.items():
         t.name = name
         m.graph.initializer.append(t)
     found = results(m, {"x": np.ones(2, np.float16)})

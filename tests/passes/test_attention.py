@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from graphs import Make, normal, same_meaning  # noqa: E402
+from rule_graphs import Make, normal, same_meaning
 
-from taskc.ir.graph import Graph  # noqa: E402
-from taskc.ops.attention import Attention  # noqa: E402
-from taskc.ops.elementwise import Elementwise  # noqa: E402
-from taskc.ops.matmul import MatMul  # noqa: E402
-from taskc.ops.reshape import Reshape  # noqa: E402
-from taskc.ops.softmax import Softmax  # noqa: E402
-from taskc.ops.transpose import Transpose  # noqa: E402
-from taskc.passes.pipeline import default_passes, run_passes  # noqa: E402
-from taskc.passes.rule import Refusal  # noqa: E402
+from taskc.ir.graph import Graph
+from taskc.ops.attention import Attention
+from taskc.ops.elementwise import Elementwise
+from taskc.ops.matmul import MatMul
+from taskc.ops.reshape import Reshape
+from taskc.ops.softmax import Softmax
+from taskc.ops.transpose import Transpose
+from taskc.passes.pipeline import default_passes, run_passes
+from taskc.passes.rule import Refusal
 
 F = np.float32
 B, H, M, D = 2, 3, 5, 4
@@ -120,6 +120,7 @@ def test_refusals_have_reasons() -> None:
     m = Make(q=normal(B, H, M, D), k=normal(1, H, M, D), v=normal(B, H, M, D))
     _, reasons = recognised(m, finish(m, scores(m)))
     assert "different batch dims" in reasons[0]
-    m = heads()
-    _, reasons = recognised(m, finish(m, m.add(e("add"), scores(m), normal(4, 1, 1, 1, 1))), ) if False else ([], ["x"])
-    assert reasons
+    m = Make(q=normal(M, D), k=normal(M, D), v=normal(M, D))
+    s = m.add(MatMul(transpose_b=True), "q", "k")
+    _, reasons = recognised(m, finish(m, s, axis=1))
+    assert "3 or 4 dims" in reasons[0]

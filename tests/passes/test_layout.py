@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from graphs import Make, normal, same_meaning  # noqa: E402
+from rule_graphs import Make, normal, same_meaning
 
-from taskc.ir.graph import Graph  # noqa: E402
-from taskc.ops.concat import Concat  # noqa: E402
-from taskc.ops.conv import Conv  # noqa: E402
-from taskc.ops.elementwise import Elementwise  # noqa: E402
-from taskc.ops.matmul import MatMul  # noqa: E402
-from taskc.ops.pad import Pad  # noqa: E402
-from taskc.ops.pool import Pool  # noqa: E402
-from taskc.ops.reduce import Reduce  # noqa: E402
-from taskc.ops.reshape import Reshape  # noqa: E402
-from taskc.ops.slice import Slice  # noqa: E402
-from taskc.ops.softmax import Softmax  # noqa: E402
-from taskc.ops.transpose import Transpose  # noqa: E402
-from taskc.ops.windows import Window  # noqa: E402
-from taskc.passes.layout import put_channels_last  # noqa: E402
-from taskc.passes.pipeline import default_passes, run_passes  # noqa: E402
+from taskc.ir.graph import Graph
+from taskc.ops.concat import Concat
+from taskc.ops.conv import Conv
+from taskc.ops.elementwise import Elementwise
+from taskc.ops.matmul import MatMul
+from taskc.ops.pad import Pad
+from taskc.ops.pool import Pool
+from taskc.ops.reduce import Reduce
+from taskc.ops.reshape import Reshape
+from taskc.ops.slice import Slice
+from taskc.ops.softmax import Softmax
+from taskc.ops.transpose import Transpose
+from taskc.ops.windows import Window
+from taskc.passes.layout import put_channels_last
+from taskc.passes.pipeline import default_passes, run_passes
 
 SAME = Conv((1, 1), (1, 1, 1, 1), (1, 1))
 F = np.float32

@@ -9,29 +9,31 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from graphs import Make, applied, normal  # noqa: E402
+from rule_graphs import Make, applied, normal
 
-from taskc.ir.dtype import F16, F32, F64, I32, DType  # noqa: E402
-from taskc.ir.graph import Graph  # noqa: E402
-from taskc.ops.cast import Cast  # noqa: E402
-from taskc.ops.conv import Conv  # noqa: E402
-from taskc.ops.elementwise import Elementwise  # noqa: E402
-from taskc.ops.fill import Fill  # noqa: E402
-from taskc.ops.matmul import MatMul  # noqa: E402
-from taskc.ops.reshape import Reshape  # noqa: E402
-from taskc.ops.transpose import Transpose  # noqa: E402
-from taskc.passes.cleanup import FoldConstants, remove_dead_nodes, share_equal_values  # noqa: E402
-from taskc.passes.rule import Refusal, Rule, apply_rules  # noqa: E402
-from taskc.passes.rules.casts import MergeCasts, holds  # noqa: E402
-from taskc.passes.rules.identities import (  # noqa: E402
+from taskc.ir.convert import convert
+from taskc.ir.dtype import BOOL, F16, F32, F64, I8, I16, I32, U8, U16, DType
+from taskc.ir.graph import Graph
+from taskc.ops.cast import Cast
+from taskc.ops.conv import Conv
+from taskc.ops.elementwise import Elementwise
+from taskc.ops.expand import Expand
+from taskc.ops.fill import Fill
+from taskc.ops.matmul import MatMul
+from taskc.ops.reshape import Reshape
+from taskc.ops.transpose import Transpose
+from taskc.passes.cleanup import FoldConstants, remove_dead_nodes, share_equal_values
+from taskc.passes.rule import Refusal, Rule, apply_rules
+from taskc.passes.rules.casts import MergeCasts, holds
+from taskc.passes.rules.identities import (
     DifferenceToSum,
     DropNeutral,
     MergeConstants,
     PowerToProduct,
     QuotientToProduct,
 )
-from taskc.passes.rules.scales import FoldScaleIntoWeights, ScaleBeforeSum  # noqa: E402
-from taskc.passes.rules.views import (  # noqa: E402
+from taskc.passes.rules.scales import FoldScaleIntoWeights, ScaleBeforeSum
+from taskc.passes.rules.views import (
     MergeReshapes,
     MergeTransposes,
     MoveFill,
@@ -68,14 +70,16 @@ def test_neutral_operands_go() -> None:
 
 def test_neutral_operands_that_broadcast_or_change_zeros_stay() -> None:
     m, reasons = Make(x=normal(3, 5)), list[str]()
-    outs = [m.add(e("mul"), "x", np.ones((2, 1, 1), F)), m.add(e("add"), "x", F(0)), m.add(e("sub"), "x", F(-0.0)), m.add(e("sub"), F(0), "x")]
+    outs = [m.add(e("mul"), "x", np.ones((2, 1, 1), F)), m.add(e("add"), "x", F(0)), m.add(e("sub"), "x", F(-0.0)),
+            m.add(e("sub"), F(0), "x")]
     assert applied(m, by(DropNeutral(), reasons=reasons), *outs) == ["mul", "add", "sub", "sub"]
     assert len(reasons) == 3 and "broadcasts" in reasons[0] and reasons[1:] == ["it turns -0 into +0"] * 2
 
 
 def test_powers_quotients_and_differences() -> None:
     m, reasons = Make(x=normal(3, 5)), list[str]()
-    outs = [m.add(e("pow"), "x", F(3)), m.add(e("div"), "x", np.array([2, -0.25, 8, 1, 64], F)), m.add(e("sub"), "x", F(3)), m.add(e("div"), "x", F(3))]
+    outs = [m.add(e("pow"), "x", F(3)), m.add(e("div"), "x", np.array([2, -0.25, 8, 1, 64], F)), m.add(e("sub"), "x", F(3)),
+            m.add(e("div"), "x", F(3))]
     rules = by(PowerToProduct(), QuotientToProduct(), DifferenceToSum(), reasons=reasons)
     assert sorted(applied(m, rules, *outs)) == ["add", "div", "mul", "mul", "mul"]
     assert reasons == ["the reciprocal is not exact"]
@@ -94,7 +98,7 @@ def test_constants_that_are_seen_elsewhere_or_would_grow_stay() -> None:
     grows = m.add(e("add"), m.add(e("add"), "x", normal(4, 1)), normal(3))
     big = m.add(e("mul"), m.add(e("mul"), "x", F(1e30)), F(1e-30))
     assert len(applied(m, by(MergeConstants(), reasons=reasons), inner, m.add(e("add"), inner, F(3)), grows, big)) == 6
-    assert [r.split()[-1] for r in reasons] == ["elsewhere", "both", "vanish"]
+    assert sorted(r.split()[-1] for r in reasons) == ["both", "elsewhere", "vanish"]
 
 
 def test_batch_norm_goes_into_a_convolution() -> None:
@@ -137,18 +141,25 @@ def test_casts_merge_only_where_the_middle_holds_everything() -> None:
 
 
 def test_holds_is_true_only_for_lossless_conversions() -> None:
-    from taskc.ir.convert import convert
-    from taskc.ir.dtype import BOOL, I8, I16, U8, U16
-
     kinds: list[DType] = [F16, F32, F64, I8, I16, U8, U16, BOOL]
     for narrow in kinds:
-        every = np.arange(2**16, dtype=np.uint16).view(np.float16) if narrow == F16 else \
-            np.array([False, True]) if narrow == BOOL else \
-            np.arange(np.iinfo(narrow.numpy_name).min, np.iinfo(narrow.numpy_name).max + 1).astype(narrow.numpy) if narrow.is_integer else None
+        every = _every(narrow)
         for wide in kinds:
             if every is not None and wide != BOOL:
                 kept = np.array_equal(convert(convert(every, wide), narrow), every, equal_nan=narrow.is_float)
                 assert not holds(wide, narrow) or kept, (wide, narrow)
+
+
+def _every(dtype: DType) -> np.ndarray | None:
+    """All values of a small type."""
+    if dtype == F16:
+        return np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+    if dtype == BOOL:
+        return np.array([False, True])
+    if not dtype.is_integer:
+        return None
+    limits = np.iinfo(dtype.numpy_name)
+    return np.arange(limits.min, limits.max + 1).astype(dtype.numpy)
 
 
 def test_views_merge_and_cancel() -> None:
@@ -168,10 +179,11 @@ def test_transposes_of_ones_are_reshapes() -> None:
 def test_a_transpose_between_reshapes() -> None:
     m = Make(x=normal(2, 3, 4, 5))
     kept = m.add(Reshape((2, 3, 5, 4)), m.add(Transpose((0, 2, 1)), m.add(Reshape((6, 4, 5)), "x")))
-    broken = m.add(Reshape((5, 4, 2, 3)), m.add(Transpose((2, 1, 0)), m.add(Reshape((6, 4, 5)), "x")))
-    other = m.add(Reshape((2, 3, 5, 4)), m.add(Transpose((0, 2, 1)), m.add(Reshape((3, 8, 5)), "x"))) if False else kept
-    assert other == kept
-    assert applied(m, by(TransposeBetweenReshapes()), kept, broken) == ["Transpose", "Transpose"]
+    split = m.add(Reshape((5, 4, 2, 3)), m.add(Transpose((2, 1, 0)), m.add(Reshape((6, 4, 5)), "x")))
+    assert applied(m, by(TransposeBetweenReshapes()), kept, split) == ["Transpose", "Transpose"]
+    m = Make(x=normal(2, 3, 4, 5))
+    other = m.add(Reshape((2, 3, 5, 4)), m.add(Transpose((0, 2, 1)), m.add(Reshape((3, 8, 5)), "x")))
+    assert applied(m, by(TransposeBetweenReshapes()), other) == ["Reshape", "Transpose", "Reshape"]
 
 
 def test_fills_move_through_views() -> None:
@@ -203,11 +215,7 @@ def test_dead_nodes_and_equal_values() -> None:
 def test_constants_fold_but_do_not_grow() -> None:
     m = Make(x=normal(200, 300))
     w, row = m.constant(normal(300, 200)), m.constant(normal(300))
-    turned = m.builder.nodes
     y = m.add(e("add"), "x", m.add(Transpose((1, 0)), w))
     grown = m.add(Reshape((200, 300)), "x")
-    from taskc.ops.expand import Expand
-
     z = m.add(e("add"), grown, m.add(Expand((200, 300)), row))
-    assert len(turned) >= 0
     assert applied(m, FoldConstants(), y, z) == ["add", "Reshape", "Expand", "add"]
