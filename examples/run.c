@@ -48,6 +48,41 @@ static void print(const char *name, const taskc_tensor *t) {
   printf("\n");
 }
 
+static void free_tensors(taskc_tensor *tensors, uint32_t count) {
+  for (uint32_t i = 0; tensors && i < count; ++i) free(tensors[i].data);
+  free(tensors);
+}
+
+/* Fills the inputs, runs twice, prints; symbolic dims become `size`. */
+static int run_twice(const taskc_api *api, taskc_library *library, taskc_context *context, int64_t size) {
+  taskc_library_info info;
+  taskc_port_info port;
+  api->library_describe(library, &info);
+  taskc_tensor *inputs = calloc(info.inputs + 1, sizeof *inputs), *outputs = calloc(info.outputs + 1, sizeof *outputs);
+  uint32_t seed = 1;
+  if (!inputs || !outputs) exit(9);
+  for (uint32_t i = 0; i < info.inputs; ++i) {
+    api->input(library, i, &port);
+    inputs[i].dtype = port.dtype;
+    inputs[i].rank = port.rank;
+    for (uint32_t d = 0; d < port.rank; ++d) inputs[i].shape[d] = port.shape[d] < 0 ? size : port.shape[d];
+    allocate(&inputs[i]);
+    fill(&inputs[i], &seed);
+    print(port.name, &inputs[i]);
+  }
+  taskc_status status = api->output_shapes(context, inputs, outputs);
+  for (uint32_t i = 0; !status && i < info.outputs; ++i) allocate(&outputs[i]);
+  for (int n = 0; !status && n < 2; ++n) status = api->run(context, inputs, outputs, NULL);
+  if (status) stop("run", api->context_message(context), (int)status);
+  for (uint32_t i = 0; !status && i < info.outputs; ++i) {
+    api->output(library, i, &port);
+    print(port.name, &outputs[i]);
+  }
+  free_tensors(inputs, info.inputs);
+  free_tensors(outputs, info.outputs);
+  return (int)status;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return stop(argv[0], "MODEL.so [cuda:0|host] [SIZE]", TASKC_USAGE);
   void *so = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
@@ -62,43 +97,14 @@ int main(int argc, char **argv) {
   taskc_library *library = NULL;
   taskc_model *model = NULL;
   taskc_context *context = NULL;
-  taskc_status status = api->library_open(&library, message, sizeof message);
-  if (!status) status = api->model_create(library, argc > 2 ? argv[2] : "cuda:0", &model, message, sizeof message);
-  if (!status) status = api->context_create(model, &context, message, sizeof message);
-  if (status) return stop(argv[1], message, (int)status);
-
-  taskc_library_info info;
-  taskc_port_info port;
-  api->library_describe(library, &info);
-  taskc_tensor *inputs = calloc(info.inputs + 1, sizeof *inputs), *outputs = calloc(info.outputs + 1, sizeof *outputs);
-  if (!inputs || !outputs) return 9;
-  int64_t size = argc > 3 ? atoll(argv[3]) : 1;
-  uint32_t seed = 1;
-  for (uint32_t i = 0; i < info.inputs; ++i) {
-    api->input(library, i, &port);
-    inputs[i].dtype = port.dtype;
-    inputs[i].rank = port.rank;
-    for (uint32_t d = 0; d < port.rank; ++d) inputs[i].shape[d] = port.shape[d] < 0 ? size : port.shape[d];
-    allocate(&inputs[i]);
-    fill(&inputs[i], &seed);
-    print(port.name, &inputs[i]);
-  }
-  status = api->output_shapes(context, inputs, outputs);
-  for (uint32_t i = 0; !status && i < info.outputs; ++i) allocate(&outputs[i]);
-  for (int n = 0; !status && n < 2; ++n) status = api->run(context, inputs, outputs, NULL);
-  if (status) return stop("run", api->context_message(context), (int)status);
-  for (uint32_t i = 0; i < info.outputs; ++i) {
-    api->output(library, i, &port);
-    print(port.name, &outputs[i]);
-  }
-
-  for (uint32_t i = 0; i < info.inputs; ++i) free(inputs[i].data);
-  for (uint32_t i = 0; i < info.outputs; ++i) free(outputs[i].data);
-  free(inputs);
-  free(outputs);
-  api->model_release(model); /* the order does not matter: a context keeps its model */
+  int status = (int)api->library_open(&library, message, sizeof message);
+  if (!status) status = (int)api->model_create(library, argc > 2 ? argv[2] : "cuda:0", &model, message, sizeof message);
+  if (!status) status = (int)api->context_create(model, &context, message, sizeof message);
+  if (status) stop(argv[1], message, status);
+  else status = run_twice(api, library, context, argc > 3 ? atoll(argv[3]) : 1);
+  api->model_release(model); /* the order does not matter: a context keeps its model, a model its library */
   api->context_release(context);
   api->library_release(library);
   dlclose(so);
-  return 0;
+  return status;
 }

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from taskc.artifact.check_plan import check_plan
 from taskc.artifact.plan import (
-    Arg,
     ArenaMemory,
+    Arg,
     Copy,
     CounterArg,
     Fill,

@@ -1,9 +1,12 @@
 """Loads a model library made by taskc and runs it. Needs Python, NumPy and, for GPU code, the NVIDIA driver; nothing else.
 
-    model = load()                      # the library beside this file; or load("path/to/model.so", device="cuda:0")
+    model = load("model.so")            # or load("model.so", device="cuda:0"); without a path the library beside this file
     result = model.run({"x": array})    # name -> NumPy array
 
-This file stands alone: it is copied beside each library.
+This file stands alone: it is copied beside each library. `import model` would find model.so first, which is no Python
+module; import this file by its path, or rename it:
+
+    load = runpy.run_path("model.py")["load"]
 """
 
 from __future__ import annotations
@@ -727,3 +730,12 @@ def _beside() -> Path:
         if candidate.is_file():
             return candidate
     raise ModelError(f"no library beside {here}: expected {here.with_suffix('.so')}; name it: load('model.so')", _USAGE)
+
+
+if __name__ == "__main__":  # python model.py: what the library holds
+    facts = describe(_beside())
+    for kind in ("inputs", "outputs"):
+        for port in facts[kind]:
+            print(f"{kind[:-1]} {port.name}: {port}")
+    for chosen in facts["targets"]:
+        print(f"target {chosen['name']}: {len(chosen['kernels'])} kernels, {len(chosen['steps'])} steps")

@@ -22,12 +22,11 @@ __all__ = [
 class Expr:
     """An expression; equal when structurally equal (variables by name)."""
 
-    __slots__ = ("_bounds", "_divisor", "_hash", "key")
+    __slots__ = ("_bounds", "_divisor", "key")
     key: str
 
     def _set(self, key: str) -> None:
         self.key = key
-        self._hash = hash(key)
         self._bounds: tuple[int | None, int | None] | None = None
         self._divisor: int | None = None
 
@@ -65,7 +64,7 @@ class Expr:
         return floor_mod(other, self)
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self.key)  # not kept: it would go stale when unpickled in another process
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expr) and self.key == other.key

@@ -145,7 +145,10 @@ class FlashKernel:
         with p.loop("e", 0, self.rows) as e:
             p.put(Set(self.top[e], _MINUS_INFINITY))
         begin, end = self._key_tiles()
-        steps = Steps(lambda _jt, _slot: None, lambda jt, slot: self._fetch(jt, slot, begin), lambda jt, slot: self._commit(jt, slot, begin), self._step)
+        steps = Steps(
+            lambda jt, slot: self._fetch(jt, slot, begin), lambda jt, slot: self._commit(jt, slot, begin), self._step,
+            ready=lambda: p.do("grid_dependency_wait"),
+        )
         pipeline(p, "async", self.stages, begin, end, steps)
         self._finish()
         return p

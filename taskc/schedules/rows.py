@@ -19,8 +19,22 @@ from taskc.ir.expr import Index, Var, bounds, ceildiv, minimum
 from taskc.ir.mapping import row_major
 from taskc.ir.partial import ARG, COMBINE, Partial
 from taskc.ir.program import (
-    Accumulate, Bind, Buffer, FetchTile, Pointer, Program, Query, Return, Set, StoreTile, TilePort, VectorLoad, VectorStore, Workspace,
-    block_vars, thread_var,
+    Accumulate,
+    Bind,
+    Buffer,
+    FetchTile,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Set,
+    StoreTile,
+    TilePort,
+    VectorLoad,
+    VectorStore,
+    Workspace,
+    block_vars,
+    thread_var,
 )
 from taskc.ir.task import Rows, Statistic, Task
 from taskc.ir.value import Hole, Value, rewrite, walk
@@ -80,7 +94,7 @@ class Schedule:
 
 _COLUMNS = ((8, 16), (32, 4), (128, 1), (256, 1), (512, 1), (1024, 1))
 _ROWS = ((128, 1), (8, 16), (32, 8), (32, 32))
-_SPLITS = (4, 16)
+_SPLITS = (8, 64)
 
 
 def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:

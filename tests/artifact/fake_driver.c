@@ -175,7 +175,7 @@ EXPORT cu_result cuLaunchKernelEx(const cu_launch_config *c, cu_function f, void
   leave();
   return 0;
 }
-EXPORT cu_result cuGraphCreate(cu_graph *g, unsigned f) { (void)f; if (refused("cuGraphCreate")) return REFUSED; *g = calloc(1, sizeof **g); return 0; }
+EXPORT cu_result cuGraphCreate(cu_graph *g, unsigned f) { (void)f; if (refused("graph")) return REFUSED; *g = calloc(1, sizeof **g); return 0; }
 EXPORT cu_result cuGraphDestroy(cu_graph g) { for (int i = 0; i < g->count; ++i) free(g->nodes[i]); free(g); return 0; }
 static cu_result add(cu_node *n, cu_graph g, work w) { *n = calloc(1, sizeof **n); (*n)->w = w; (*n)->index = g->count; g->nodes[g->count++] = *n; return 0; }
 static work copy_work(const cu_copy_params *p) { return (work){.kind = COPY, .to = at(p->target.device), .from = at(p->source.device), .bytes = p->width_bytes}; }

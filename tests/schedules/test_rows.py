@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isinf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ HOST, GPU = TARGETS["host"], TARGETS["sm_90a"]
 RNG = np.random.default_rng(5)
 
 
-def data(*shape: int, dtype: type = np.float32) -> Array:
+def data(*shape: int, dtype: Any = np.float32) -> Array:
     """Normal numbers with spread 3, rounded ones for integers."""
     x = RNG.standard_normal(shape) * 3 + 1
     return np.round(x).astype(dtype) if np.dtype(dtype).kind in "iub" else x.astype(dtype)
@@ -82,7 +83,7 @@ def test_every_schedule(part: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64])
-def test_sizes_with_one_kernel(dtype: type, tmp_path: Path) -> None:
+def test_sizes_with_one_kernel(dtype: Any, tmp_path: Path) -> None:
     """Symbolic rows and columns: one kernel at many sizes, streaming and kept (columns bounded)."""
     r, c, few = Var("d_r", 1), Var("d_c", 1), Var("d_c", 1, 128)
     cases: list[Case] = []
@@ -165,7 +166,7 @@ def test_statistic_that_loads(tmp_path: Path) -> None:
     task = Rows(row, column, x.at(row.var, column.var), (weighted, Statistic("max", Hole("x", F32))),
                 row_stores=(Store(Tensor("out", F32, (n,)), (row.var,), call("sub", Hole("s0", F32), Hole("s1", F32))),))
     assert rows.passes(task) == [range(0, 2)]  # neither sees the other: one pass
-    points = [({}, {"x": data(n, c), "w": data(c)})]
+    points: list[tuple[dict[str, int], dict[str, Array]]] = [({}, {"x": data(n, c), "w": data(c)})]
     run(rows, [Case(task, s, points) for s in (Schedule("columns", 32, 4, 4, 0), Schedule("columns", 256, 1, 1, 0, 4),
                                                Schedule("rows", 32, 8, 2, 0, 4))], tmp_path)
 
@@ -231,10 +232,10 @@ def test_ranking() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_no_spills_and_wide_accesses(dtype: type) -> None:
+def test_no_spills_and_wide_accesses(dtype: Any) -> None:
     """For the GPU: every kept schedule of a sample stays in registers, and aligned rows move 16 bytes at a time."""
-    x = np.zeros((64, 2048), dtype)
-    task = rows_task(LayerNorm(1, 1e-5), [x, np.zeros(2048, dtype), np.zeros(2048, dtype)])
+    x: Array = np.zeros((64, 2048), dtype)
+    task = rows_task(LayerNorm(1, 1e-5), [x, *[np.zeros(2048, dtype)] * 2])
     wide = 16 // x.itemsize
     space = [s for s in rows.space(GPU, traits_of(task)) if s.keep and s.width == wide and rows.fits(task, s) is None and s.along == "columns"]
     assert len(space) >= 3

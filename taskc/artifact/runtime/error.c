@@ -14,13 +14,16 @@ taskc_status fail(error *e, taskc_status status, const char *format, ...) {
 }
 
 taskc_status prefix(error *e, const char *format, ...) {
-  char rest[sizeof e->text];
+  char head[512];
   va_list args;
-  memcpy(rest, e->text, sizeof rest);
   va_start(args, format);
-  int n = vsnprintf(e->text, sizeof e->text, format, args);
+  vsnprintf(head, sizeof head - 2, format, args);
   va_end(args);
-  if (n >= 0 && (size_t)n < sizeof e->text) snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", rest);
+  strcat(head, ": ");
+  size_t n = strlen(head);
+  memmove(e->text + n, e->text, sizeof e->text - n); /* the end of a long message is lost */
+  memcpy(e->text, head, n);
+  e->text[sizeof e->text - 1] = 0;
   return e->status;
 }
 
