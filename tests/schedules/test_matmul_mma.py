@@ -82,7 +82,7 @@ def test_case(compiled: Compiled, index: int, order: int) -> None:
 
 def test_bfloat16(tmp_path: Path) -> None:
     a, b, y = Tensor("a", BF16, (35, 40)), Tensor("b", BF16, (40, 24)), Tensor("y", BF16, (35, 24))
-    arrays = {"a": (random(23, 35, 40).view(np.uint32) >> 16).astype(np.uint16), "b": (random(24, 40, 24).view(np.uint32) >> 16).astype(np.uint16)}
+    arrays = {name: (random(23, *shape).view(np.uint32) >> 16).astype(np.uint16) for name, shape in (("a", (35, 40)), ("b", (40, 24)))}
     running.run(matmul_mma, [running.Case(MatMul().task((a, b), (y,)), s, [({}, arrays)]) for s in TILES], tmp_path)
 
 
