@@ -7,8 +7,31 @@ from typing_extensions import assert_never
 from taskc.codegen.text import ValueText, condition_text, converted, index_text
 from taskc.ir.expr import Expr
 from taskc.ir.program import (
-    Accumulate, Argument, Assign, Buffer, Commit, Declare, Define, DefineValue, Do, Fetch, FetchTile, For, If, Note, Pointer, Program,
-    Query, Return, Scope, Set, Stmt, StoreTile, Variable, VectorLoad, VectorStore,
+    Accumulate,
+    Argument,
+    Assign,
+    Buffer,
+    Commit,
+    Declare,
+    Define,
+    DefineValue,
+    Do,
+    Fetch,
+    FetchTile,
+    For,
+    If,
+    Note,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Scope,
+    Set,
+    Stmt,
+    StoreTile,
+    Variable,
+    VectorLoad,
+    VectorStore,
 )
 
 _INDENT = "  "
@@ -27,8 +50,9 @@ def emit_kernel(p: Program) -> str:
     _Printer(index, body).block(p.body, 1)
     text = "\n".join(body)
     shared = ["SMEM(smem);"] if p.shared_bytes else []
+    named = [f"typedef {index} index_t;"] if _mentions(text, "index_t") else []
     built_in = [f"const {index} {name} = {what};" for name, what in _BUILT_IN.items() if _mentions(text, name)]
-    head = [_INDENT + line for line in shared + built_in]
+    head = [_INDENT + line for line in shared + named + built_in]
     bounds = f"{p.threads}, {p.minimum_blocks}" if p.minimum_blocks else str(p.threads)
     signature = f'extern "C" __global__ void __launch_bounds__({bounds}) {p.name}({", ".join(parameters(p))}) {{'
     return "\n".join([signature, *head, text, "}", f"HOST_ENTRY({p.name})"]) + "\n"

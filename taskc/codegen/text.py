@@ -20,7 +20,8 @@ def compute_name(dtype: DType) -> str:
 
 
 def index_text(e: Index) -> str:
-    """C text of an index expression."""
+    """C text of an index expression. Where it calls a template, its type is `index_t`, which the kernel defines: constants and
+    symbols are ints beside 64-bit indices, so the type cannot be deduced."""
     if isinstance(e, int):
         return str(e) if -(2**31) < e < 2**31 else f"{e}ll"
     if isinstance(e, Var):
@@ -38,10 +39,10 @@ def index_text(e: Index) -> str:
 def _binary_text(e: Binary) -> str:
     a, b = index_text(e.a), index_text(e.b)
     if e.op in ("min", "max"):
-        return f"t_{e.op}({a}, {b})"
+        return f"t_{e.op}<index_t>({a}, {b})"
     low = bounds(e.a)[0]
     if low is None or low < 0:
-        return f"{'floordiv' if e.op == '//' else 'floormod'}({a}, {b})"
+        return f"{'floordiv' if e.op == '//' else 'floormod'}<index_t>({a}, {b})"
     if isinstance(e.b, int) and e.b & (e.b - 1) == 0:
         return f"({a} >> {e.b.bit_length() - 1})" if e.op == "//" else f"({a} & {e.b - 1})"
     return f"({a} {'/' if e.op == '//' else '%'} {b})"
@@ -144,6 +145,8 @@ class ValueText:
 
 def converted(value: Value, storage: DType) -> str:
     """C text of `value` as `storage`, rounding to nearest even."""
+    if isinstance(value, Element) and value.storage == storage:
+        return f"{value.buffer}[{index_text(value.offset)}]"  # as it lies: not through the compute type and back
     text = ValueText()(value)
     if storage == value.dtype:
         return text

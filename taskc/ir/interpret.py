@@ -6,7 +6,7 @@ from data against its variable's facts, and every output element must be written
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,11 +20,13 @@ from taskc.ir.functions import FUNCTIONS
 from taskc.ir.graph import Array, Graph
 from taskc.ir.reference import bind_graph, run_reference
 from taskc.ir.task import Attention, Axis, Contraction, Map, Rows, Statistic, Store, Task, inputs, outputs
-from taskc.ir.value import Call, Cast, Choose, Const, Element, Guard, Hole, Let, Load, Number, Reduce, Value
+from taskc.ir.value import Call, Cast, Choose, Const, Element, Guard, Hole, Let, Load, Number, Reduce, Tensor, Value
 
-__all__ = ["evaluate_graph", "evaluate_task", "symbols_of"]
+__all__ = ["evaluate_graph", "evaluate_task", "evaluate_tasks", "symbols_of"]
 
-_REDUCTIONS: dict[str, tuple[Any, float]] = {"sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
+_REDUCTIONS: dict[str, tuple[Any, float]] = {
+    "sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf),
+}
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,20 @@ def _reduced(kind: str, x: Array, axes: tuple[int, ...]) -> Array:
 
 
 class _Outputs:
-    """The tensors a task writes, and which of their elements it has written."""
+    """The tensors that tasks write, and which of their elements are written."""
 
-    def __init__(self, task: Task, symbols: Mapping[str, int], wide: bool) -> None:
-        self.wide = wide
+    def __init__(self, symbols: Mapping[str, int], wide: bool) -> None:
+        self.symbols, self.wide = symbols, wide
         self.arrays: dict[str, Array] = {}
         self.written: dict[str, Array] = {}
+
+    def add(self, task: Task) -> None:
+        """Makes room for what the task writes, unless an earlier task wrote another part of it."""
         for t in outputs(task):
-            shape = tuple(evaluate(d, symbols) for d in t.shape)
-            self.arrays[t.name] = np.zeros(shape, np.float64 if wide and t.dtype.is_float else t.dtype.numpy)
-            self.written[t.name] = np.zeros(shape, bool)
+            if t.name not in self.arrays:
+                shape = tuple(evaluate(d, self.symbols) for d in t.shape)
+                self.arrays[t.name] = np.zeros(shape, np.float64 if self.wide and t.dtype.is_float else t.dtype.numpy)
+                self.written[t.name] = np.zeros(shape, bool)
 
     def store(self, store: Store, at: _Point) -> None:
         """Writes the store's value at every point of the grid."""
@@ -146,11 +152,15 @@ class _Outputs:
         out[place] = value if place else value.reshape(())
         self.written[store.tensor.name][place] = True
 
+    def whole(self, name: str) -> Array:
+        """The tensor's elements; ValueError where some are not written."""
+        w = self.written[name]
+        if not w.all():
+            raise ValueError(f"{int((~w).sum())} of {w.size} elements of {name} are never written")
+        return self.arrays[name]
+
     def done(self) -> dict[str, Array]:
-        for name, w in self.written.items():
-            if not w.all():
-                raise ValueError(f"{int((~w).sum())} of {w.size} elements of {name} are never written")
-        return self.arrays
+        return {name: self.whole(name) for name in self.arrays}
 
 
 def evaluate_task(task: Task, tensors: Mapping[str, Array], symbols: Mapping[str, int] | None = None,
@@ -159,21 +169,39 @@ def evaluate_task(task: Task, tensors: Mapping[str, Array], symbols: Mapping[str
 
     With `dtype=np.float64` all floats are computed and returned in double, unrounded.
     IndexError: a load or store outside of its tensor. ValueError: an output element that nothing writes."""
-    known = dict(symbols or {})
-    wide = dtype is np.float64
-    values = {t.name: _widened(values_of(tensors[t.name], t.dtype), wide) for t in inputs(task)}
-    out = _Outputs(task, known, wide)
-    if isinstance(task, Map):
-        at = _grid(task.axes, known, values, wide)
-        for s in task.stores:
-            out.store(s, at)
-    elif isinstance(task, Contraction):
-        _contraction(task, known, values, wide, out)
-    elif isinstance(task, Rows):
-        _rows(task, known, values, wide, out)
-    else:
-        _attention(task, known, values, wide, out)
+    return evaluate_tasks((task,), tensors, symbols, dtype)
+
+
+def evaluate_tasks(tasks: Sequence[Task], tensors: Mapping[str, Array], symbols: Mapping[str, int] | None = None,
+                   dtype: type[np.float64] | None = None) -> dict[str, Array]:
+    """Everything that tasks in execution order write, by tensor name: the meaning of a partitioned graph.
+
+    Several tasks may write parts of one tensor; a task that reads it must come after all of them (ValueError, as for
+    elements that nothing writes; KeyError for a tensor that does not exist yet). Otherwise as `evaluate_task`."""
+    known, wide = dict(symbols or {}), dtype is np.float64
+    out = _Outputs(known, wide)
+    for task in tasks:
+        values = {t.name: _read(t, tensors, out) for t in inputs(task)}
+        out.add(task)
+        if isinstance(task, Map):
+            at = _grid(task.axes, known, values, wide)
+            for s in task.stores:
+                out.store(s, at)
+        elif isinstance(task, Contraction):
+            _contraction(task, known, values, wide, out)
+        elif isinstance(task, Rows):
+            _rows(task, known, values, wide, out)
+        else:
+            _attention(task, known, values, wide, out)
     return out.done()
+
+
+def _read(t: Tensor, tensors: Mapping[str, Array], out: _Outputs) -> Array:
+    """The tensor as values: what a task wrote, else what was given."""
+    if t.name not in out.arrays:
+        return _widened(values_of(tensors[t.name], t.dtype), out.wide)
+    made = out.whole(t.name)
+    return made if out.wide and t.dtype.is_float else _widened(values_of(made, t.dtype), out.wide)
 
 
 def _widened(a: Array, wide: bool) -> Array:
@@ -285,10 +313,7 @@ def evaluate_graph(graph: Graph, feeds: Mapping[str, Array], dtype: type[np.floa
     for n in graph.nodes:
         ins = [values[i] if i else None for i in n.inputs]
         in_types, out_types = [graph.type_of(i) for i in n.inputs], [graph.types[o] for o in n.outputs]
-        if wide:
-            outs = _double(n.op, ins, in_types, out_types)
-        else:
-            outs = run_reference(n.op, ins, in_types, out_types)
+        outs = _double(n.op, ins, in_types, out_types) if wide else run_reference(n.op, ins, in_types, out_types)
         for o, a, t in zip(n.outputs, outs, out_types, strict=True):
             if a.shape != t.shape:
                 raise ValueError(f"{n.source or n.op.name}: {o} has shape {list(a.shape)}, inferred {t}")
@@ -302,9 +327,9 @@ def evaluate_graph(graph: Graph, feeds: Mapping[str, Array], dtype: type[np.floa
 
 def _double(op: Any, ins: list[Array | None], in_types: list[Any], out_types: list[Any]) -> tuple[Array, ...]:
     """One node in double precision; a conversion between float types is the identity."""
-    first = in_types[0] if len(in_types) == 1 else None
-    if first is not None and first.dtype.is_float and len(out_types) == 1 and out_types[0].dtype.is_float:
-        if first.dtype != out_types[0].dtype and first.shape == out_types[0].shape:
+    if len(in_types) == len(out_types) == 1 and in_types[0] is not None:
+        a, b = in_types[0], out_types[0]
+        if a.dtype.is_float and b.dtype.is_float and a.dtype != b.dtype and a.shape == b.shape:
             return (cast(Array, ins[0]),)
     outs = op.reference(*ins)
-    return tuple(np.asarray(o).astype(np.float64) if t.dtype.is_float else np.asarray(o).astype(t.dtype.numpy) for o, t in zip(outs, out_types, strict=True))
+    return tuple(np.asarray(o).astype(np.float64 if t.dtype.is_float else t.dtype.numpy) for o, t in zip(outs, out_types, strict=True))

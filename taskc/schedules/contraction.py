@@ -13,11 +13,25 @@ from taskc.ir.dtype import I32, DType
 from taskc.ir.expr import Index, Var, ceildiv, minimum, prod, unravel
 from taskc.ir.mapping import Layout, padded
 from taskc.ir.program import (
-    Bind, Buffer, Commit, Fetch, LoadPort, Pointer, Program, Query, Return, Set, StoreTile, VectorLoad, VectorStore, Workspace, block_vars,
+    Bind,
+    Buffer,
+    Commit,
+    Fetch,
+    LoadPort,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Set,
+    StoreTile,
+    VectorLoad,
+    VectorStore,
+    Workspace,
+    block_vars,
     thread_var,
 )
 from taskc.ir.task import Axis, Contraction
-from taskc.ir.value import Const, Element, call, is_constant
+from taskc.ir.value import Const, Element, Value, call, is_constant
 from taskc.schedules.pipeline import Steps, pipeline
 
 
@@ -101,7 +115,8 @@ class ContractionKernel:
         p.declare(self.acc)
         fill(p, self.acc)
         begin, end = k_range(p, self.part, self.tiles_k, t.split)
-        pipeline(p, t.copy, t.stages, begin, end, Steps(self._early, self._fetch, self._commit, lambda _, slot: self.compute(slot)))
+        steps = Steps(self._fetch, self._commit, lambda _, slot: self.compute(slot), self._early, lambda: p.do("grid_dependency_wait"))
+        pipeline(p, t.copy, t.stages, begin, end, steps)
         if t.split > 1:
             sum_parts(p, self.acc, self.cell, self.part, t.split, self.tiles, t.threads)
         self.stage()
@@ -193,5 +208,5 @@ def sum_parts(p: Program, acc: Buffer, cell: Index, part: Index, split: int, til
             p.put(add_to(acc[e * width + q], piece[q]))
 
 
-def add_to(target: Element, x: Element) -> Set:
+def add_to(target: Element, x: Value) -> Set:
     return Set(target, call("add", target, x))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from taskc.ir.expr import Index, ceildiv, prod, unravel
 from taskc.ir.program import Program, StoreTile, block_vars, thread_var
 from taskc.ir.task import Map, Task, task_loads
-from taskc.ir.value import Reduce, walk
-from taskc.schedules.template import Traits, concrete
+from taskc.ir.value import Reduce, Tensor, walk
+from taskc.schedules.template import Traits, concrete, stride
 from taskc.targets.target import Target
 
 NAME = "elementwise"
@@ -54,13 +54,23 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     blocks = -(-total // (s.threads * s.elements))
     resident = min(d.architecture.max_threads_per_sm // s.threads, d.architecture.max_blocks_per_sm)
     warps = min(blocks, d.multiprocessors * resident) * s.threads / 32
-    element_bytes = sum(st.tensor.dtype.bytes for st in task.stores) + sum(x.tensor.dtype.bytes for x in task_loads(task))
+    accesses = [(st.tensor, st.index) for st in task.stores] + [(x.tensor, x.index) for x in task_loads(task)]
+    element_bytes = sum(t.dtype.bytes * _sectors(task, t, index, sizes) for t, index in accesses)
     narrow = 1.0 + 0.25 * max(0, (width // min(width, s.elements)) - 1)
     in_flight = warps * 32 * min(s.elements, width) * element_bytes
     rate = d.l2_rate * min(1.0, in_flight / (d.l2_rate * 8e-7))
     waves = -(-blocks // (d.multiprocessors * resident))
     serial = 4e-7 * max(1, s.elements // width) * (1 + work * 0.15)
     return d.launch_seconds + total * element_bytes * work**0.5 * narrow / rate + waves * serial
+
+
+def _sectors(task: Map, tensor: Tensor, index: tuple[Index, ...], sizes: Mapping[str, int]) -> float:
+    """Bytes moved over bytes needed: neighbours in the flat order that are far apart in memory each cost a 32-byte sector."""
+    for a in reversed(task.axes):
+        if concrete(a.extent, sizes) > 1:
+            step = abs(stride(tensor.address(index), a.var.name, sizes))
+            return 1.0 if step <= 1 else min(8.0, 32 / tensor.dtype.bytes, float(step))
+    return 1.0
 
 
 def build(task: Task, s: Schedule, target: Target, name: str) -> Program:

@@ -4,45 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Protocol
 
 from taskc.fuse.width import contiguous_width, lane, main_load
-from taskc.ir.expr import Index, Var, evaluate, substitute, variables
+from taskc.ir.expr import Var, substitute
 from taskc.ir.task import Rows
 from taskc.ir.value import loads
-from taskc.schedules.template import concrete
+from taskc.schedules.rows_schedule import Schedule
+from taskc.schedules.template import concrete, stride
 from taskc.targets.target import Target
 
 _LATENCY = 7e-7  # seconds of one trip to memory
 _MEETING = 1.5e-7  # of one exchange through shared memory
 
 
-class Shape(Protocol):
-    """What the model needs of a schedule."""
-
-    @property
-    def along(self) -> str: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def groups(self) -> int: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def keep(self) -> int: ...
-    @property
-    def split(self) -> int: ...
-    @property
-    def block_threads(self) -> int: ...
-    @property
-    def vectors(self) -> int: ...
-    @property
-    def block_rows(self) -> int: ...
-    @property
-    def step(self) -> int: ...
-
-
-def seconds(task: Rows, s: Shape, passes: int, target: Target, sizes: Mapping[str, int]) -> float:
+def seconds(task: Rows, s: Schedule, passes: int, target: Target, sizes: Mapping[str, int]) -> float:
     """Predicted seconds of a launch with the symbols at `sizes`; `passes`: over x, for the statistics."""
     rows, columns, d = concrete(task.row.extent, sizes), concrete(task.column.extent, sizes), target.device
     blocks = ceil(rows / s.block_rows) * s.split
@@ -57,20 +32,24 @@ def seconds(task: Rows, s: Shape, passes: int, target: Target, sizes: Mapping[st
     trips = passes + bool(task.element)
     element, sectors, pieces = access(task, s, sizes)
     stored = sum(st.tensor.dtype.bytes for st in task.element)
-    first = rows * columns * (element * sectors + stored)
+    first = rows * columns * (element + stored) * sectors
     again = 0 if s.keep else rows * columns * element * sectors * max(0, trips - 1)
     near = first < d.l2_bytes / 2
     traffic = (first / (d.l2_rate if near else d.memory_rate) + again / (d.l2_rate if near else d.memory_rate)) / active
 
     vectors = steps * s.vectors
     work = s.width * (6 * len(task.statistics) + 6 * len(task.element)) + 12 * pieces * (1 if s.keep else trips) + 12 * trips
-    issue = blocks * s.block_threads * vectors * work / (d.fp32_rate / 2) / active
+    if sectors > 2:
+        work += 36 * pieces  # an access that takes several trips through the load unit
+    lanes = d.fp32_rate / 2  # instructions a second of all lanes of the device
+    issue = blocks * s.block_threads * vectors * work / lanes / active
+    serial = vectors * work * 1.5 * 128 * d.multiprocessors / lanes  # of one thread: few warps do not hide its own latency
     meeting = _MEETING * (1 + (s.block_threads > 32) + (s.threads > 32 or s.along == "rows") + s.block_threads / 512)
-    latency = waves * (_LATENCY * (steps * (1 if s.keep else trips) + bool(task.element)) + meeting * len(task.statistics))
+    latency = waves * (serial + _LATENCY * (steps * (1 if s.keep else trips) + bool(task.element)) + meeting * len(task.statistics))
     return d.launch_seconds + max(traffic, issue, latency) + 0.2 * (traffic + issue) + (2.5e-6 if s.split > 1 else 0.0)
 
 
-def access(task: Rows, s: Shape, sizes: Mapping[str, int]) -> tuple[int, float, int]:
+def access(task: Rows, s: Schedule, sizes: Mapping[str, int]) -> tuple[int, float, int]:
     """(bytes of an element of x, traffic over need, accesses a vector takes) of the load x is made of."""
     found = main_load(task.x)
     if found is None:
@@ -84,14 +63,8 @@ def access(task: Rows, s: Shape, sizes: Mapping[str, int]) -> tuple[int, float, 
     limit = min(s.width, 16 // size)
     guards = tuple(substitute(c, wide) for c in (*conditions, moving.extent - moving.var))
     got = max(1, contiguous_width(substitute(address, wide), guards, limit)) if s.width > 1 else 1
-    near = _step(address, moving.var.name, sizes) == 1
-    sectors = 1.0 if near else min(4.0, 32 / size / 2) if _step(address, still.var.name, sizes) == 1 else 32 / size
+    near = stride(address, moving.var.name, sizes) == 1
+    sectors = 1.0 if near else min(4.0, 32 / size / 2) if stride(address, still.var.name, sizes) == 1 else 32 / size
     if near and got < s.width:
         sectors = 1.0 + 0.25 * s.width / got  # neighbours are read in turn: caches serve loads, but stores write part of a sector
     return size + others, max(1.0, sectors), s.width // got
-
-
-def _step(address: Index, name: str, sizes: Mapping[str, int]) -> int:
-    """How far the address moves with the variable, at the origin."""
-    at = {v: sizes.get(v, 0) for v in variables(address)}
-    return evaluate(address, {**at, name: 1}) - evaluate(address, {**at, name: 0})

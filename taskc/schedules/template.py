@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, evaluate
+from taskc.ir.expr import Index, evaluate, variables
 from taskc.ir.program import Program
 from taskc.ir.task import Attention, Contraction, Map, Task, outputs
 from taskc.ir.value import loads
@@ -40,21 +40,22 @@ def traits_of(task: Task) -> Traits:
 class Template(Protocol):
     """A schedule template. Schedules are frozen dataclasses of the template's own; `str` of one is short and unique."""
 
-    NAME: str
+    @property
+    def NAME(self) -> str: ...
 
-    def space(self, target: Target, traits: Traits) -> tuple[Any, ...]:
+    def space(self, target: Target, traits: Traits, /) -> tuple[Any, ...]:
         """Every legal schedule, the same for every size; at most about 200."""
         ...
 
-    def why_not(self, task: Task, target: Target) -> str | None:
+    def why_not(self, task: Task, target: Target, /) -> str | None:
         """Why the template cannot compute the task, or None."""
         ...
 
-    def estimate(self, task: Task, schedule: Any, target: Target, sizes: Mapping[str, int]) -> float:
+    def estimate(self, task: Task, schedule: Any, target: Target, sizes: Mapping[str, int], /) -> float:
         """Predicted seconds on the target's device with the symbols at `sizes`: what ranks the space. Infinite: unfit."""
         ...
 
-    def build(self, task: Task, schedule: Any, target: Target, name: str) -> Program:
+    def build(self, task: Task, schedule: Any, target: Target, name: str, /) -> Program:
         """The anchor's program; port accesses are logical."""
         ...
 
@@ -62,3 +63,9 @@ class Template(Protocol):
 def concrete(e: Index, sizes: Mapping[str, int]) -> int:
     """An extent at the sizes a schedule is ranked for."""
     return e if isinstance(e, int) else evaluate(e, sizes)
+
+
+def stride(address: Index, name: str, sizes: Mapping[str, int]) -> int:
+    """How far the address moves when the variable goes from 0 to 1, all other variables that are not in `sizes` at 0."""
+    at = {v: sizes.get(v, 0) for v in variables(address)}
+    return evaluate(address, {**at, name: 1}) - evaluate(address, {**at, name: 0})

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from taskc.codegen.emit import emit
 from taskc.errors import Unsupported
-from taskc.fuse.partition import map_values
 from taskc.fuse.stitch import stitch, task_dims
 from taskc.fuse.units import Unit
 from taskc.ir.expr import Index, Var, prod, variables
 from taskc.ir.program import Program
-from taskc.ir.task import Rows, Store, Task, inputs, outputs
+from taskc.ir.task import Rows, Store, Task, inputs, map_values, outputs
 from taskc.ir.value import Load, Tensor, Value, rewrite
 from taskc.ir.verify import verify
-from taskc.tune.choose import Choice, NoTemplate, choose, default_sizes
+from taskc.schedules import TEMPLATES
 from taskc.targets.target import Target
+from taskc.tune.choose import Choice, NoTemplate, choose, default_sizes
 
 PLACEHOLDER = "taskc_kernel"
 
@@ -57,7 +58,17 @@ def build_kernel(unit: Unit, target: Target, sizes: Mapping[str, int]) -> BuiltK
     dims: dict[str, Var] = {}
     for e in (*task_dims(task), *(d for t in original for d in t.shape)):
         dims.update(variables(e))
-    choice = choose(task, target, default_sizes(dims, sizes))
+    return _build(unit, task, original, target, choose(task, target, default_sizes(dims, sizes)))
+
+
+def build_scheduled(unit: Unit, target: Target, template: str, schedule: Any) -> BuiltKernel:
+    """The unit with a given template and schedule as a kernel."""
+    task, original = canonical(unit.task)
+    found = next(t for t in TEMPLATES if t.NAME == template)
+    return _build(unit, task, original, target, Choice(found, schedule, 0.0))
+
+
+def _build(unit: Unit, task: Task, original: tuple[Tensor, ...], target: Target, choice: Choice) -> BuiltKernel:
     program = stitch(choice.template.build(task, choice.schedule, target, PLACEHOLDER), task)
     program.wide_index = any(_is_large(t) for t in original)
     program.pdl = target.has("pdl")

@@ -58,23 +58,27 @@ DEV u32 f32_to_tf32(float x) {
 }
 #endif
 
+// The matrix unit reads the upper 19 bits of a TF32 operand, so adding half of the last of them rounds to nearest. Where that would
+// carry a number into infinity the bits are cut instead; an infinity and a NaN stay as they are.
+DEV u32 tf32_half_bit(float x) { return t_abs(x) <= 0x1.ffdffep127f ? 0x1000u : 0u; }
+
 // Rounds N floats, given as bits, to TF32.
 template <int N> DEV void round_tf32(u32* x) {
   UNROLL
-  for (int i = 0; i < N; ++i) x[i] = f32_to_tf32(bits_as<float>(x[i]));
+  for (int i = 0; i < N; ++i) x[i] += tf32_half_bit(bits_as<float>(x[i]));
 }
 
-// Splits N floats, given as bits: x becomes its TF32 part, small the rest as TF32. Infinities and NaN have no rest, so they act
-// as they do in float32; so has a number that would round up to infinity its lower bits cut instead.
+// Splits N floats, given as bits: x becomes its TF32 part and small the rest, exact, of which the unit drops at most the last bit.
+// A NaN is NaN in both. An infinity is 1 and infinity, with its sign: in big * big + big * small + small * big it then meets the
+// other number's big part only, which has that number's sign, while its small part may have the other one.
 template <int N> DEV void split_tf32(u32* x, u32* small) {
   UNROLL
   for (int i = 0; i < N; ++i) {
     float whole = bits_as<float>(x[i]);
-    u32 big = f32_to_tf32(whole);
-    bool over = (big & 0x7f800000u) == 0x7f800000u;
-    if (over && (x[i] & 0x7f800000u) != 0x7f800000u) big = x[i] & 0xffffe000u, over = false;
-    small[i] = over ? 0u : f32_to_tf32(whole - bits_as<float>(big));
-    x[i] = big;
+    bool infinite = t_abs(whole) == inf_f32();
+    u32 big = (x[i] + tf32_half_bit(whole)) & 0xffffe000u;
+    small[i] = infinite ? x[i] : bits_as<u32>(whole - bits_as<float>(big));
+    x[i] = infinite ? x[i] ^ 0x40000000u : big;
   }
 }
 

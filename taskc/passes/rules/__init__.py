@@ -1,1 +1,1 @@
-"""Rewrite rules, one a file: before, why_not, after."""
+"""Rewrite rules, one family a file."""

@@ -1,0 +1,65 @@
+"""The passes a compilation runs, in order, and why in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taskc.ir.graph import Graph
+from taskc.passes.cleanup import FoldConstants, remove_dead_nodes, share_equal_values
+from taskc.passes.layout import put_channels_last
+from taskc.passes.rule import Note, Rule, apply_rules
+from taskc.passes.rules.attention import RecognizeAttention
+from taskc.passes.rules.casts import MergeCasts
+from taskc.passes.rules.identities import DifferenceToSum, DropNeutral, MergeConstants, PowerToProduct, QuotientToProduct
+from taskc.passes.rules.scales import FoldScaleIntoWeights, ScaleBeforeSum
+from taskc.passes.rules.views import MergeReshapes, MergeTransposes, MoveFill, TransposeBetweenReshapes, TransposeToReshape
+
+Pass = Callable[[Graph], Graph]
+Observe = Callable[[str, Graph], None]
+
+VIEWS: tuple[Rule[Any], ...] = (MoveFill(), MergeTransposes(), TransposeToReshape(), MergeReshapes(), TransposeBetweenReshapes())
+ARITHMETIC: tuple[Rule[Any], ...] = (DropNeutral(), PowerToProduct(), QuotientToProduct(), DifferenceToSum(), MergeConstants(),
+                                     ScaleBeforeSum(), FoldScaleIntoWeights(), MergeCasts())
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Applies rules until none applies; refusals go to `note`."""
+
+    name: str
+    rules: tuple[Rule[Any], ...]
+    note: Note | None = None
+
+    def __call__(self, g: Graph) -> Graph:
+        return apply_rules(g, self.rules, self.note)
+
+
+def default_passes(*, channels_last: bool = True, attention: bool = True, note: Note | None = None) -> tuple[Pass, ...]:
+    """What a compilation runs.
+
+    Constants are folded first, so that rules see them. Attention is found before the view rules take its pattern apart.
+    Layouts come after the arithmetic, which then only knows channels first. Views and sharing clean up behind them."""
+    passes: list[Pass] = [remove_dead_nodes, FoldConstants(), share_equal_values]
+    if attention:
+        found_by = (MergeTransposes(), MergeReshapes(), TransposeBetweenReshapes(), MergeCasts(), RecognizeAttention())
+        passes.append(Rewrite("recognize attention", found_by, note))
+    passes += [Rewrite("simplify", (*ARITHMETIC, *VIEWS), note), FoldConstants()]
+    if channels_last:
+        passes += [put_channels_last, Rewrite("merge views", VIEWS, note), FoldConstants()]
+    return (*passes, share_equal_values, remove_dead_nodes)
+
+
+def pass_name(p: Pass) -> str:
+    """How a pass is called in dumps."""
+    return getattr(p, "name", None) or getattr(p, "__name__", None) or type(p).__name__
+
+
+def run_passes(graph: Graph, passes: Sequence[Pass], observe: Observe | None = None) -> Graph:
+    """The graph after all passes; `observe` sees it after each, with the pass's name."""
+    for p in passes:
+        graph = p(graph)
+        if observe is not None:
+            observe(pass_name(p), graph)
+    return graph
