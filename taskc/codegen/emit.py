@@ -7,8 +7,31 @@ from typing_extensions import assert_never
 from taskc.codegen.text import ValueText, condition_text, converted, index_text
 from taskc.ir.expr import Expr
 from taskc.ir.program import (
-    Accumulate, Argument, Assign, Buffer, Commit, Declare, Define, DefineValue, Do, Fetch, FetchTile, For, If, Note, Pointer, Program,
-    Query, Return, Scope, Set, Stmt, StoreTile, Variable, VectorLoad, VectorStore,
+    Accumulate,
+    Argument,
+    Assign,
+    Buffer,
+    Commit,
+    Declare,
+    Define,
+    DefineValue,
+    Do,
+    Fetch,
+    FetchTile,
+    For,
+    If,
+    Note,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Scope,
+    Set,
+    Stmt,
+    StoreTile,
+    Variable,
+    VectorLoad,
+    VectorStore,
 )
 
 _INDENT = "  "

@@ -17,8 +17,25 @@ from taskc.ir.expr import Index, Var, positive, substitute, variables
 from taskc.ir.mapping import TaskMapping, tile_mapping
 from taskc.ir.partial import Partial
 from taskc.ir.program import (
-    Accumulate, Buffer, Commit, Declare, Do, Fetch, FetchTile, For, If, LoadPort, Pointer, Program, Scope, Set, Stmt, StoreTile, TilePort,
-    VectorLoad, VectorStore,
+    Accumulate,
+    Buffer,
+    Commit,
+    Declare,
+    Do,
+    Fetch,
+    FetchTile,
+    For,
+    If,
+    LoadPort,
+    Pointer,
+    Program,
+    Scope,
+    Set,
+    Stmt,
+    StoreTile,
+    TilePort,
+    VectorLoad,
+    VectorStore,
 )
 from taskc.ir.task import Store, Task, inputs, outputs, ports
 from taskc.ir.value import Element, Hole, Let, Load, Names, Number, Reduce, Value, at, guard, is_view, walk

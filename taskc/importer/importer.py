@@ -150,7 +150,8 @@ class _Importer:
     def _note(self, node: NodeProto, scope: _Scope, problem: NodeProblem) -> None:
         domain = _domain(node.domain)
         version = scope.opsets.get(domain)
-        self.problems.add(scope.prefix + label(node), f"{node.op_type} ({domain or 'ai.onnx'}{'' if version is None else f' {version}'})", problem)
+        operator = f"{node.op_type} ({domain or 'ai.onnx'}{'' if version is None else f' {version}'})"
+        self.problems.add(scope.prefix + label(node), operator, problem)
 
     def _note_unknown(self, node: NodeProto, scope: _Scope) -> None:
         """A node behind one that cannot be read is still reported when its operator is unknown."""
@@ -246,14 +247,17 @@ def _opsets(model: ModelProto) -> dict[str, int]:
     if version < 1:
         raise BadModel(f"the model imports opset {version}, which does not exist")
     if version > HIGHEST_OPSET:
-        raise Unsupported(f"the model uses opset {version}; the highest that taskc knows is {HIGHEST_OPSET}. Export it with opset {HIGHEST_OPSET} or lower")
+        raise Unsupported(f"the model uses opset {version}; the highest that taskc knows is {HIGHEST_OPSET}. "
+                          f"Export it with opset {HIGHEST_OPSET} or lower")
     return out
 
 
 def _why_unknown(node: NodeProto, domain: str, in_standard: bool) -> str:
     if not domain and node.op_type in _REASONS:
         return _REASONS[node.op_type]
-    return "taskc has no such operator" if in_standard else f"not an operator of {domain or 'ai.onnx'} at this opset, and no function of the model"
+    if in_standard:
+        return "taskc has no such operator"
+    return f"not an operator of {domain or 'ai.onnx'} at this opset, and no function of the model"
 
 
 def _refuse_duplicates(what: str, names: Sequence[str]) -> None:

@@ -24,10 +24,11 @@ def find_schema(op_type: str, domain: str, opset: int) -> onnx.defs.OpSchema | N
 
 def check_node(node: NodeProto, schema: onnx.defs.OpSchema) -> None:
     """NodeProblem (bad) when counts, required inputs or attributes break the schema."""
-    counts = ((len(node.input), schema.min_input, schema.max_input, "inputs"), (len(node.output), schema.min_output, schema.max_output, "outputs"))
+    counts = ((len(node.input), schema.min_input, schema.max_input, "inputs"),
+              (len(node.output), schema.min_output, schema.max_output, "outputs"))
     for have, least, most, what in counts:
         if not least <= have <= most:
-            raise NodeProblem(f"has {have} {what}, ONNX wants {least} to {most}" if least < most else f"has {have} {what}, ONNX wants {least}", bad=True)
+            raise NodeProblem(f"has {have} {what}, ONNX wants {least}{f' to {most}' if least < most else ''}", bad=True)
     for i, name in enumerate(node.input):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
         if not name and formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:
@@ -60,7 +61,8 @@ def check_types(schema: onnx.defs.OpSchema, types: Sequence[TensorType | None]) 
         if t is None:
             continue
         if TYPE_STRINGS[t.dtype] not in formal.types:
-            raise NodeProblem(f"its input {formal.name} is {t.dtype}, which {schema.name} of opset {schema.since_version} does not take", bad=True)
+            raise NodeProblem(f"its input {formal.name} is {t.dtype}, which {schema.name} of opset {schema.since_version} "
+                              "does not take", bad=True)
         if formal.is_homogeneous:
             first = bound.setdefault(formal.type_str, t)
             if first.dtype != t.dtype:

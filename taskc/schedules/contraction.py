@@ -13,11 +13,25 @@ from taskc.ir.dtype import I32, DType
 from taskc.ir.expr import Index, Var, ceildiv, minimum, prod, unravel
 from taskc.ir.mapping import Layout, padded
 from taskc.ir.program import (
-    Bind, Buffer, Commit, Fetch, LoadPort, Pointer, Program, Query, Return, Set, StoreTile, VectorLoad, VectorStore, Workspace, block_vars,
+    Bind,
+    Buffer,
+    Commit,
+    Fetch,
+    LoadPort,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Set,
+    StoreTile,
+    VectorLoad,
+    VectorStore,
+    Workspace,
+    block_vars,
     thread_var,
 )
 from taskc.ir.task import Axis, Contraction
-from taskc.ir.value import Const, Element, call, is_constant
+from taskc.ir.value import Const, Element, Value, call, is_constant
 from taskc.schedules.pipeline import Steps, pipeline
 
 
@@ -194,5 +208,5 @@ def sum_parts(p: Program, acc: Buffer, cell: Index, part: Index, split: int, til
             p.put(add_to(acc[e * width + q], piece[q]))
 
 
-def add_to(target: Element, x: Element) -> Set:
+def add_to(target: Element, x: Value) -> Set:
     return Set(target, call("add", target, x))

@@ -9,17 +9,16 @@ from typing import Any
 
 from taskc.codegen.emit import emit
 from taskc.errors import Unsupported
-from taskc.fuse.partition import map_values
 from taskc.fuse.stitch import stitch, task_dims
 from taskc.fuse.units import Unit
 from taskc.ir.expr import Index, Var, prod, variables
 from taskc.ir.program import Program
-from taskc.ir.task import Rows, Store, Task, inputs, outputs
+from taskc.ir.task import Rows, Store, Task, inputs, map_values, outputs
 from taskc.ir.value import Load, Tensor, Value, rewrite
 from taskc.ir.verify import verify
-from taskc.tune.choose import Choice, NoTemplate, choose, default_sizes
 from taskc.schedules import TEMPLATES
 from taskc.targets.target import Target
+from taskc.tune.choose import Choice, NoTemplate, choose, default_sizes
 
 PLACEHOLDER = "taskc_kernel"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_run import SHUFFLED, Array, Case, Compiled, check, compile_cases, operator_case
+from tests.schedules.kernel_run import SHUFFLED, Array, Case, Compiled, check, compile_cases, operator_case
 
 from taskc.ir.dtype import F16, F32, F64, I8, I32
 from taskc.ir.expr import Var

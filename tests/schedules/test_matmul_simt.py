@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_run import Array, Case, Compiled, SHUFFLED, check, compile_cases, operator_case
+from tests.schedules.kernel_run import Array, Case, Compiled, SHUFFLED, check, compile_cases, operator_case
 
 from taskc.ir.dtype import F16, F32, F64, I8, I32
 from taskc.ir.expr import Var

@@ -27,9 +27,9 @@ class DropNeutral(Rule[WithConstant]):
         if out != e.type(found.value):
             return f"it also broadcasts {e.type(found.value)} to {out}"
         zero = e.number(found.constant)
-        if out.dtype.is_float and found.function in ("add", "sub") and zero is not None:
-            if bool(np.signbit(zero)) == (found.function == "sub"):
-                return "it turns -0 into +0"
+        changes = out.dtype.is_float and zero is not None and found.function in ("add", "sub")
+        if changes and bool(np.signbit(zero)) == (found.function == "sub"):
+            return "it turns -0 into +0"
         return None
 
     def after(self, e: Editor, found: WithConstant) -> str:
