@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
+from tests.schedules.running import Case, check, poison
 
 from bench.machines import check as driver_check
 from bench.machines import load_function
@@ -24,7 +25,6 @@ from taskc.ir.interpret import evaluate_task
 from taskc.ir.task import inputs, outputs
 from taskc.schedules import Template
 from taskc.targets import TARGETS
-from tests.schedules.running import Case, check, poison
 
 GUARD = 256  # bytes behind every output that must stay as they were
 
@@ -54,8 +54,14 @@ def _launch(function: Any, program: Any, case: Case, arrays: Mapping[str, Array]
 
     blank = {t.name: poison(t.dtype, tuple(evaluate(d, symbols) for d in t.shape)) for t in outputs(case.task)}
     memory = {t.name: on_gpu(arrays[t.name]) for t in inputs(case.task)} | {name: on_gpu(a) for name, a in blank.items()}
-    work = [on_gpu(np.zeros(evaluate(w.elements, symbols), w.dtype.numpy) if w.kind == "counter" else poison(w.dtype, (evaluate(w.elements, symbols),)))
-            for w in program.workspaces]
+    work = [
+        on_gpu(
+            np.zeros(evaluate(w.elements, symbols), w.dtype.numpy)
+            if w.kind == "counter"
+            else poison(w.dtype, (evaluate(w.elements, symbols),))
+        )
+        for w in program.workspaces
+    ]
     pointers = [*(memory[t.name] for t in program.tensors), *work]
     values = tuple([p.data_ptr() for p in pointers] + [symbols[s.name] for s in program.symbols])
     types = tuple([ctypes.c_void_p] * len(pointers) + [ctypes.c_int32] * len(program.symbols))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.schedules.running import Case
 
 from bench.report import target_here
 from taskc.ir.dtype import F16, F32, DType, from_numpy
@@ -24,7 +25,6 @@ from taskc.schedules import Template, elementwise, matmul_gemv, matmul_mma, matm
 from taskc.schedules.template import traits_of
 from taskc.targets import TARGETS
 from tests.gpu.kernel_on_gpu import run_on_gpu
-from tests.schedules.running import Case
 
 SAMPLE = 10
 Make = Callable[[np.random.Generator], "tuple[Op, tuple[Array, ...]]"]
