@@ -81,7 +81,8 @@ def _cases() -> list[Case]:
                 continue
             fitting = replace(schedule, bj=32) if dtype == "float32" else schedule
             more = () if bias is None else (bias.astype(dtype),)
-            out.append(operator_case(attention, fitting, op, (*_inputs(seed, shape, dtype), *more), tolerance, f"{label} {dtype} {schedule}"))
+            arrays = (*_inputs(seed, shape, dtype), *more)
+            out.append(operator_case(attention, fitting, op, arrays, tolerance, f"{label} {dtype} {schedule}"))
 
     add(S16, "primes", Attention(0.3), (1, 2, 2, 19, 37, 8, 8), 1)
     add(S64, "causal", Attention(0.25, causal=True), (1, 2, 1, 70, 70, 16, 16), 4)
