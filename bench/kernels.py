@@ -119,7 +119,8 @@ def measure_launch(walked: Walk, step: Launch, built: BuiltKernel, repeat: int) 
         "grid": [walked.at(g) for g in step.grid], "blocks": int(np.prod([walked.at(g) for g in step.grid])), "threads": kernel.threads,
         "shared_bytes": kernel.shared_bytes, "regs": kernel.registers, "spill": kernel.spill_bytes, "symbol": kernel.symbol,
         "template": built.choice.template.NAME, "schedule": str(built.choice.schedule),
-        "predicted_us": round(built.choice.seconds * 1e6, 2), "problem": problem(task, walked), "refused": list(built.unit.refused), "joined": list(built.unit.joined),
+        "predicted_us": round(built.choice.seconds * 1e6, 2), "problem": problem(task, walked),
+        "refused": list(built.unit.refused), "joined": list(built.unit.joined),
         "name": step.name,
     }  # fmt: skip
 
