@@ -6,6 +6,7 @@ builds of onnxruntime cannot live in one, and an illegal access on the GPU ends 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -71,7 +72,7 @@ class Worker:
             raise WorkerFailed(f"the process ended with {code}: {self._tail()}")
         answer = json.loads(line)
         if "error" in answer:
-            if "CUDA" in answer["error"] or "cu" in answer["error"][:40]:
+            if "CUDA" in answer["error"] or "Accelerator" in answer["error"]:
                 self.stop()  # its context may be lost: the next request gets a fresh process
             raise WorkerFailed(answer["error"])
         return answer["ok"]
@@ -98,14 +99,10 @@ class Worker:
             return
         if process.stdin is not None:
             process.stdin.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its own process group, autotuning children included
-        except ProcessLookupError:
-            pass
         process.wait()
 
 
