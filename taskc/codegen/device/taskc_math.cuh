@@ -98,6 +98,11 @@ template <class T> DEV T t_sigmoid(T x) {
   T e = t_exp(-t_abs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
+// x * Phi(x), and its approximation by tanh. Above about 1e13 the cube overflows to infinity, whose tanh is 1.
+template <class T> DEV T t_gelu(T x) { return T(0.5) * x * (T(1) + t_erf(x * T(0.70710678118654752440))); }
+template <class T> DEV T t_gelu_tanh(T x) {
+  return T(0.5) * x * (T(1) + t_tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
+}
 template <class T> DEV T t_softplus(T x) { return t_max(x, T(0)) + t_log1p(t_exp(-t_abs(x))); }
 
 // ---- integers -------------------------------------------------------------------------------------------------------
