@@ -60,7 +60,7 @@ def surrounded(library: HostLibrary, array: Array) -> tuple[Array, Array]:
 
 
 def run_kernel(library: HostLibrary, program: Program, values: dict[str, Array], symbols: Mapping[str, int], order: int = 0) -> None:
-    """Launches the program on arrays that `surrounded` made, missing outputs made here; checks what lies around them."""
+    """Launches the program on `values` by tensor name, adds what it writes, and checks what lies around the tensors."""
 
     def number(e: Index) -> int:
         return evaluate(e, symbols)

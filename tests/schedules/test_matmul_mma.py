@@ -92,13 +92,14 @@ def plain(m: int, n: int, k: int, ta: bool = False, tb: bool = False, dtype: DTy
 
 
 def conv(op: Conv, x: tuple[int, ...], w: tuple[int, ...], prologue: bool = False, epilogue: bool = False, dtype: DType = F16) -> Make:
-    """Padding multiplies by exact zeros, not by relu(0 * scale + shift), and never reads what lies outside."""
+    """Padding multiplies by exact zeros, not by f(0), and never reads what lies outside."""
 
     def make(b: GraphBuilder) -> str:
         channels = (x[-1],) if op.channels_last else (x[1],) + (1,) * op.rank
         v = b.input("x", x, dtype)
         if prologue:
-            v = b.add(Elementwise("mul"), v, half(b, *channels, dtype=dtype))
+            one = b.add(Cast(dtype), b.add(Elementwise("le"), v, half(b, *channels, dtype=dtype)))  # 1 even where all loads are 0
+            v = b.add(Elementwise("add"), b.add(Elementwise("mul"), v, half(b, *channels, dtype=dtype)), one)
             v = b.add(Elementwise("relu"), b.add(Elementwise("add"), v, b.constant(np.full(channels, 1.5, np.float32), dtype)))
         y = b.add(op, v, half(b, *w, dtype=dtype))
         if epilogue:
