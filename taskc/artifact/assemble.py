@@ -9,8 +9,25 @@ import numpy as np
 
 from taskc.artifact.memory import Use, plan_memory
 from taskc.artifact.plan import (
-    Arg, ArenaMemory, Copy, CounterArg, Image, InputMemory, IntArg, Kernel, Launch, Memory, OutputMemory, PlanTensor, Port, ScratchArg,
-    Step, Symbol, TargetPlan, TensorArg, WeightMemory,
+    ArenaMemory,
+    Arg,
+    Copy,
+    CounterArg,
+    Image,
+    InputMemory,
+    IntArg,
+    Kernel,
+    Launch,
+    Memory,
+    OutputMemory,
+    PlanTensor,
+    Port,
+    ScratchArg,
+    Step,
+    Symbol,
+    TargetPlan,
+    TensorArg,
+    WeightMemory,
 )
 from taskc.ir.expr import Index, Var, prod, substitute
 from taskc.ir.graph import Graph

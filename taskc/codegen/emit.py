@@ -7,8 +7,31 @@ from typing_extensions import assert_never
 from taskc.codegen.text import ValueText, condition_text, converted, index_text
 from taskc.ir.expr import Expr
 from taskc.ir.program import (
-    Accumulate, Argument, Assign, Buffer, Commit, Declare, Define, DefineValue, Do, Fetch, FetchTile, For, If, Note, Pointer, Program,
-    Query, Return, Scope, Set, Stmt, StoreTile, Variable, VectorLoad, VectorStore,
+    Accumulate,
+    Argument,
+    Assign,
+    Buffer,
+    Commit,
+    Declare,
+    Define,
+    DefineValue,
+    Do,
+    Fetch,
+    FetchTile,
+    For,
+    If,
+    Note,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Scope,
+    Set,
+    Stmt,
+    StoreTile,
+    Variable,
+    VectorLoad,
+    VectorStore,
 )
 
 _INDENT = "  "
@@ -92,9 +115,7 @@ class _Printer:
             self.line(depth, f"{self.call(s.intrinsic, s.args, s.template)};")
         elif isinstance(s, Query):
             self.line(depth, f"const {self.index} {s.var.name} = {self.call(s.intrinsic, s.args)};")
-        elif isinstance(s, VectorLoad):
-            self.line(depth, self.vector(s.cache, s))
-        elif isinstance(s, VectorStore):
+        elif isinstance(s, VectorLoad) or isinstance(s, VectorStore):
             self.line(depth, self.vector(s.cache, s))
         elif isinstance(s, For):
             self.loop(s, depth)

@@ -15,7 +15,21 @@ from taskc.ir.expr import Index, Var, mentions, positive, substitute
 from taskc.ir.partial import COMBINE, identity
 from taskc.ir.program import Buffer, Declare, DefineValue, For, Pointer, Set, Stmt, VectorLoad
 from taskc.ir.value import (
-    Call, Cast, Choose, Element, Guard, Hole, Let, Load, Names, Number, Reduce, Value, at, call, walk,
+    Call,
+    Cast,
+    Choose,
+    Element,
+    Guard,
+    Hole,
+    Let,
+    Load,
+    Names,
+    Number,
+    Reduce,
+    Value,
+    at,
+    call,
+    walk,
 )
 
 Holes = Callable[[Hole], Value]

@@ -7,13 +7,13 @@ same graph gives the same groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from taskc.fuse.inverse import Refusal, invert
 from taskc.fuse.units import Unit, with_source
 from taskc.ir.expr import Var, substitute
-from taskc.ir.task import Contraction, Map, Rows, Store, Task, inputs, outputs
+from taskc.ir.task import Map, Rows, Store, Task, inputs, map_values, outputs
 from taskc.ir.value import Call, Choose, Guard, Let, Load, Names, Reduce, Tensor, Value, at, is_view, rewrite, walk
 
 # Functions cheap enough to repeat for each block that reads a tile; the others are computed once by an epilogue or alone.
@@ -231,23 +231,6 @@ def _fresh(v: Value, names: Names) -> Value:
         return Let(var, _fresh(x.value, names), _fresh(at(x.body, {x.var.name: var}), names))
 
     return rewrite(v, renamed)
-
-
-def map_values(task: Task, f: Callable[[Value], Value]) -> Task:
-    """The task with f applied to every value it holds."""
-
-    def stores(ss: Iterable[Store]) -> tuple[Store, ...]:
-        return tuple(replace(s, value=f(s.value)) for s in ss)
-
-    if isinstance(task, Map):
-        return replace(task, stores=stores(task.stores))
-    if isinstance(task, Contraction):
-        return replace(task, a=f(task.a), b=f(task.b), stores=stores(task.stores))
-    if isinstance(task, Rows):
-        statistics = tuple(replace(s, value=f(s.value), finish=None if s.finish is None else f(s.finish)) for s in task.statistics)
-        return replace(task, x=f(task.x), statistics=statistics, element=stores(task.element), row_stores=stores(task.row_stores))
-    bias = None if task.bias is None else f(task.bias)
-    return replace(task, q=f(task.q), key=f(task.key), v=f(task.v), bias=bias, stores=stores(task.stores))
 
 
 # ---- order ----------------------------------------------------------------------------------------------------------

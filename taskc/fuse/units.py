@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from taskc.errors import Unsupported
+from taskc.ir.convert import values_of
 from taskc.ir.expr import Expr, Index, Product, Sum, Var, bounds, divisor, linear, prod
 from taskc.ir.graph import Graph, Node, OpError
-from taskc.ir.task import Map, Store, Task, axis
-from taskc.ir.value import Dim, Tensor
+from taskc.ir.task import Map, Store, Task, axis, map_values
+from taskc.ir.value import Const, Dim, Load, Tensor, Value, rewrite
 from taskc.ops.concat import Concat
 
 
@@ -78,7 +79,18 @@ def _units_of(node: Node, tensors: Tensors) -> list[Unit]:
     source = (node.source or node.outputs[0],)
     if isinstance(node.op, Concat):
         return [Unit(t, source) for t in _parts(node.op, [t for t in ins if t is not None], outs[0])]
-    return [Unit(node.op.task(ins, outs), source)]
+    return [Unit(_with_numbers(node.op.task(ins, outs), tensors), source)]
+
+
+def _with_numbers(task: Task, tensors: Tensors) -> Task:
+    """The task with constants of one element written into it: no load, and the compiler sees the number."""
+
+    def number(v: Value) -> Value | None:
+        if not (isinstance(v, Load) and v.tensor.constant and all(d == 1 for d in v.tensor.shape)):
+            return None
+        return Const(values_of(tensors.graph.constants[v.tensor.name], v.tensor.dtype).reshape(-1)[0].item(), v.dtype)
+
+    return map_values(task, lambda v: rewrite(v, number))
 
 
 def _parts(op: Concat, ins: Sequence[Tensor], out: Tensor) -> list[Task]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx.defs
 from onnx import AttributeProto, NodeProto
@@ -24,10 +25,11 @@ def find_schema(op_type: str, domain: str, opset: int) -> onnx.defs.OpSchema | N
 
 def check_node(node: NodeProto, schema: onnx.defs.OpSchema) -> None:
     """NodeProblem (bad) when counts, required inputs or attributes break the schema."""
-    counts = ((len(node.input), schema.min_input, schema.max_input, "inputs"), (len(node.output), schema.min_output, schema.max_output, "outputs"))
+    counts = ((len(node.input), schema.min_input, schema.max_input, "inputs"),
+              (len(node.output), schema.min_output, schema.max_output, "outputs"))
     for have, least, most, what in counts:
         if not least <= have <= most:
-            raise NodeProblem(f"has {have} {what}, ONNX wants {least} to {most}" if least < most else f"has {have} {what}, ONNX wants {least}", bad=True)
+            raise NodeProblem(f"has {have} {what}, ONNX wants {least}{f' to {most}' if least < most else ''}", bad=True)
     for i, name in enumerate(node.input):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
         if not name and formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:
@@ -44,9 +46,10 @@ def _check_attributes(node: NodeProto, schema: onnx.defs.OpSchema) -> None:
         known = schema.attributes.get(a.name)
         if known is None:
             raise NodeProblem(f"has an attribute {a.name!r}, which {schema.name} of opset {schema.since_version} lacks", bad=True)
-        if a.type != int(known.type.value):
+        wanted: Any = known.type  # an enum whose stub has no members
+        if a.type != int(wanted.value):
             have = AttributeProto.AttributeType.Name(a.type) if a.type in AttributeProto.AttributeType.values() else str(a.type)
-            raise NodeProblem(f"attribute {a.name!r} is {have}, ONNX wants {known.type.name}", bad=True)
+            raise NodeProblem(f"attribute {a.name!r} is {have}, ONNX wants {wanted.name}", bad=True)
     missing = [n for n, a in schema.attributes.items() if a.required and n not in seen]
     if missing:
         raise NodeProblem(f"lacks the attribute {', '.join(missing)}", bad=True)
@@ -60,7 +63,8 @@ def check_types(schema: onnx.defs.OpSchema, types: Sequence[TensorType | None]) 
         if t is None:
             continue
         if TYPE_STRINGS[t.dtype] not in formal.types:
-            raise NodeProblem(f"its input {formal.name} is {t.dtype}, which {schema.name} of opset {schema.since_version} does not take", bad=True)
+            raise NodeProblem(f"its input {formal.name} is {t.dtype}, which {schema.name} of opset {schema.since_version} "
+                              "does not take", bad=True)
         if formal.is_homogeneous:
             first = bound.setdefault(formal.type_str, t)
             if first.dtype != t.dtype:

@@ -56,8 +56,8 @@ def _floor_division(a: Array, b: Array) -> Array:
     """ONNX Div: true division for floats, truncated towards zero for integers (objects are exact index expressions)."""
     if np.asarray(a).dtype.kind in "iu":
         safe = np.where(b == 0, 1, b)
-        q = np.abs(a) // np.abs(safe)
-        return np.where((a < 0) != (b < 0), -q, q).astype(np.asarray(a).dtype)
+        inexact = (a % safe != 0) & ((a < 0) != (safe < 0))  # |a| would overflow for the least integer
+        return (a // safe + inexact).astype(np.asarray(a).dtype)
     return a // b if np.asarray(a).dtype == object else a / b
 
 
@@ -68,6 +68,14 @@ def _sigmoid(x: Array) -> Array:
 
 def _softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _gelu(x: Array) -> Array:
+    return 0.5 * x * (1 + _erf(x * 2**-0.5))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
 
 
 def _relu(x: Array) -> Array:
@@ -119,6 +127,8 @@ _ALL = (
     Function("relu", 1, "t_relu({0})", _relu),
     Function("sigmoid", 1, "t_sigmoid({0})", _sigmoid),
     Function("softplus", 1, "t_softplus({0})", _softplus),
+    Function("gelu", 1, "t_gelu({0})", _gelu),
+    Function("gelu_tanh", 1, "t_gelu_tanh({0})", _gelu_tanh),
     Function("eq", 2, "({0} == {1})", lambda a, b: a == b, "bool"),
     Function("ne", 2, "({0} != {1})", lambda a, b: a != b, "bool"),
     Function("lt", 2, "({0} < {1})", lambda a, b: a < b, "bool"),

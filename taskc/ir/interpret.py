@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from typing_extensions import assert_never
 
 from taskc.ir.convert import convert, stored_as, values_of
 from taskc.ir.dtype import F64, DType
@@ -20,11 +19,13 @@ from taskc.ir.functions import FUNCTIONS
 from taskc.ir.graph import Array, Graph
 from taskc.ir.reference import bind_graph, run_reference
 from taskc.ir.task import Attention, Axis, Contraction, Map, Rows, Statistic, Store, Task, inputs, outputs
-from taskc.ir.value import Call, Cast, Choose, Const, Element, Guard, Hole, Let, Load, Number, Reduce, Tensor, Value
+from taskc.ir.value import Call, Cast, Choose, Const, Guard, Hole, Let, Load, Number, Reduce, Tensor, Value
 
 __all__ = ["evaluate_graph", "evaluate_task", "evaluate_tasks", "symbols_of"]
 
-_REDUCTIONS: dict[str, tuple[Any, float]] = {"sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
+_REDUCTIONS: dict[str, tuple[Any, float]] = {
+    "sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf),
+}
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,7 @@ class _Point:
             return self._reduce(v)
         if isinstance(v, Hole):
             return self.holes[v.name]
-        if isinstance(v, Element):
-            raise TypeError("an element of a buffer has no meaning outside of a program")
-        assert_never(v)
+        raise TypeError(f"{v} has no meaning outside of a program")
 
     def _load(self, v: Load) -> Array:
         data = self.tensors[v.tensor.name]
@@ -311,10 +310,7 @@ def evaluate_graph(graph: Graph, feeds: Mapping[str, Array], dtype: type[np.floa
     for n in graph.nodes:
         ins = [values[i] if i else None for i in n.inputs]
         in_types, out_types = [graph.type_of(i) for i in n.inputs], [graph.types[o] for o in n.outputs]
-        if wide:
-            outs = _double(n.op, ins, in_types, out_types)
-        else:
-            outs = run_reference(n.op, ins, in_types, out_types)
+        outs = _double(n.op, ins, in_types, out_types) if wide else run_reference(n.op, ins, in_types, out_types)
         for o, a, t in zip(n.outputs, outs, out_types, strict=True):
             if a.shape != t.shape:
                 raise ValueError(f"{n.source or n.op.name}: {o} has shape {list(a.shape)}, inferred {t}")
@@ -328,9 +324,9 @@ def evaluate_graph(graph: Graph, feeds: Mapping[str, Array], dtype: type[np.floa
 
 def _double(op: Any, ins: list[Array | None], in_types: list[Any], out_types: list[Any]) -> tuple[Array, ...]:
     """One node in double precision; a conversion between float types is the identity."""
-    first = in_types[0] if len(in_types) == 1 else None
-    if first is not None and first.dtype.is_float and len(out_types) == 1 and out_types[0].dtype.is_float:
-        if first.dtype != out_types[0].dtype and first.shape == out_types[0].shape:
+    if len(in_types) == len(out_types) == 1 and in_types[0] is not None:
+        a, b = in_types[0], out_types[0]
+        if a.dtype.is_float and b.dtype.is_float and a.dtype != b.dtype and a.shape == b.shape:
             return (cast(Array, ins[0]),)
     outs = op.reference(*ins)
-    return tuple(np.asarray(o).astype(np.float64) if t.dtype.is_float else np.asarray(o).astype(t.dtype.numpy) for o, t in zip(outs, out_types, strict=True))
+    return tuple(np.asarray(o).astype(np.float64 if t.dtype.is_float else t.dtype.numpy) for o, t in zip(outs, out_types, strict=True))

@@ -6,8 +6,8 @@ the prologues of `a`, `b`, `x`, … and the stores' values and indices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Union
 
 from taskc.ir.dtype import DType
@@ -51,7 +51,8 @@ class Map:
 class Contraction:
     """acc[b, m, n] = sum over k of a(b, m, k) * b(b, k, n), accumulated in `accumulate`; stores see Hole('acc').
 
-    `operand` is the type both values are rounded to before they are multiplied. Both operand values are zero outside their guards, never where 0 <= k < K fails.
+    `operand` is the type both values are rounded to before they are multiplied. Both operand values are zero outside their guards,
+    never where 0 <= k < K fails.
     precision: 'native', or 'tf32' where float32 operands may be rounded to TF32 (10 bits) before they are multiplied."""
 
     batch: Axis
@@ -148,3 +149,20 @@ def inputs(task: Task) -> tuple[Tensor, ...]:
 def outputs(task: Task) -> tuple[Tensor, ...]:
     """The tensors the task writes."""
     return tuple(s.tensor for s in task.stores)
+
+
+def map_values(task: Task, f: Callable[[Value], Value]) -> Task:
+    """The task with f applied to every value it holds."""
+
+    def stores(ss: Iterable[Store]) -> tuple[Store, ...]:
+        return tuple(replace(s, value=f(s.value)) for s in ss)
+
+    if isinstance(task, Map):
+        return replace(task, stores=stores(task.stores))
+    if isinstance(task, Contraction):
+        return replace(task, a=f(task.a), b=f(task.b), stores=stores(task.stores))
+    if isinstance(task, Rows):
+        statistics = tuple(replace(s, value=f(s.value), finish=None if s.finish is None else f(s.finish)) for s in task.statistics)
+        return replace(task, x=f(task.x), statistics=statistics, element=stores(task.element), row_stores=stores(task.row_stores))
+    bias = None if task.bias is None else f(task.bias)
+    return replace(task, q=f(task.q), key=f(task.key), v=f(task.v), bias=bias, stores=stores(task.stores))

@@ -10,8 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskc.ir.program import (
-    Accumulate, Argument, Commit, Declare, DefineValue, Do, Fetch, FetchTile, For, If, Pointer, Program, Query, Return, Scope, Set, Stmt,
-    StoreTile, VectorLoad, VectorStore,
+    Accumulate,
+    Argument,
+    Commit,
+    Declare,
+    DefineValue,
+    Do,
+    Fetch,
+    FetchTile,
+    For,
+    If,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Scope,
+    Set,
+    Stmt,
+    StoreTile,
+    VectorLoad,
+    VectorStore,
 )
 from taskc.ir.value import Element, Load, Value, walk
 

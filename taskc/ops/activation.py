@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
-
 import numpy as np
 
 from taskc.ops.channels import per_channel
 from taskc.ops.constants import apply
+from taskc.ops.elementwise import Elementwise
 from taskc.ops.registry import Reading, onnx_reader
 
 
@@ -98,13 +97,8 @@ def _read_shrink(r: Reading) -> str:
 
 
 def _gelu(r: Reading, x: str, tanh: bool) -> str:
-    """x / 2 * (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) * x * (1 + 0.044715 x x)) in place of erf."""
-    if tanh:
-        cubic = apply(r, "add", apply(r, "mul", apply(r, "mul", x, x), 0.044715), 1.0)
-        inner = apply(r, "tanh", apply(r, "mul", apply(r, "mul", x, sqrt(2 / pi)), cubic))
-    else:
-        inner = apply(r, "erf", apply(r, "mul", x, sqrt(0.5)))
-    return apply(r, "mul", apply(r, "mul", x, 0.5), apply(r, "add", inner, 1.0))
+    """One function and not a chain: its constants must not be rounded to the input's type."""
+    return r.add(Elementwise("gelu_tanh" if tanh else "gelu"), x)
 
 
 @onnx_reader("Gelu")

@@ -22,7 +22,9 @@ _SAME = {
     "LessOrEqual": "le", "BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor",
 }
 _WITH_LEGACY_BROADCAST = {
-    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "And": "and", "Or": "or", "Xor": "xor", "Equal": "eq", "Greater": "gt", "Less": "lt",
+    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "And": "and", "Or": "or", "Xor": "xor", "Equal": "eq",
+    "Greater": "gt",
+    "Less": "lt",
 }
 
 

@@ -78,10 +78,12 @@ def _examples() -> list[Example]:
         Example(Elementwise("shl"), (np.array([1, 2, 200], np.uint8), np.array([1, 2, 3], np.uint8)), "bits leave"),
         Example(Elementwise("shr"), (np.array([16, 255], np.uint8), np.array([1, 7], np.uint8)), "right"),
     ]
-    out += [Example(Elementwise(f), (hard, hard[::-1].copy()), f"{f}: NaN, infinities") for f in ("min", "max", "eq", "ne", "lt", "le", "gt", "ge")]
+    out += [Example(Elementwise(f), (hard, hard[::-1].copy()), f"{f}: NaN, infinities")
+            for f in ("min", "max", "eq", "ne", "lt", "le", "gt", "ge")]
     out += [Example(Elementwise(f), (hard,), f"{f}: NaN, infinities, ties")
             for f in ("relu", "sign", "round", "floor", "ceil", "abs", "neg", "isnan", "isinf", "erf", "sigmoid", "tanh", "exp")]
-    out += [Example(Elementwise(f), (inside,), f) for f in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "softplus")]
+    out += [Example(Elementwise(f), (inside,), f)
+            for f in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "softplus")]
     out += [Example(Elementwise(f), (np.abs(x) + np.float32(1),), f) for f in ("sqrt", "rsqrt", "log", "acosh")]
     out += [Example(Elementwise(f), b, f) for f in ("and", "or", "xor")]
     out += [Example(Elementwise(f), (i, j), f) for f in ("bitand", "bitor", "bitxor", "min", "max")]

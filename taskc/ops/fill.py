@@ -11,7 +11,7 @@ from taskc.ir import value
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import F32, I32, I64, DType
 from taskc.ir.expr import Expr, Index, ceildiv, maximum, prod, ravel
-from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.graph import Array, Op, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Dim, Number, Tensor, Value, call, choose
 from taskc.ops.known import known, known_indices, plain_shape
@@ -168,7 +168,9 @@ def _read_range(r: Reading) -> str:
     if step == 0 or step != step:
         r.bad(f"its step is {step}")
     if any(isinstance(v, float) for v in (start, limit, step)):
-        size = max(0, int(np.ceil((limit - start) / step))) if np.isfinite([start, limit, step]).all() else r.bad("its bounds are not finite")
+        if not np.isfinite([start, limit, step]).all():
+            r.bad("its bounds are not finite")
+        size = max(0, int(np.ceil((limit - start) / step)))
     else:
         size = maximum(ceildiv(limit - start, step) if step > 0 else ceildiv(start - limit, -step), 0)
     return r.add(Range(start, step, size, dtype))

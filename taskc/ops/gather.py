@@ -12,7 +12,7 @@ import numpy as np
 
 from taskc.ir import value
 from taskc.ir.dtype import I64
-from taskc.ir.expr import Index, Var, prod
+from taskc.ir.expr import Var, prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Dim, Let, Load, Number, Tensor, Value, call

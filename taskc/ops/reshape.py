@@ -112,7 +112,8 @@ def _resolve(r: Reading, x: TensorType, wanted: tuple[Index, ...], allow_zero: b
             if share is None and isinstance(total, int) and isinstance(rest, int):
                 r.bad(f"{x} has {total} elements, which {rest} does not divide: shape {list(wanted)}")
             if share is None:
-                r.unsupported(f"{total} elements into shape {list(wanted)}: the open dim is not known to be whole; fix symbolic dims with --dim NAME=SIZE")
+                r.unsupported(f"{total} elements into shape {list(wanted)}: the open dim is not known to be whole; "
+                              "fix symbolic dims with --dim NAME=SIZE")
             out[open_dims[0]] = share
     return tuple(out)
 

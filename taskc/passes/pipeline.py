@@ -14,12 +14,12 @@ from taskc.passes.rules.attention import RecognizeAttention
 from taskc.passes.rules.casts import MergeCasts
 from taskc.passes.rules.identities import DifferenceToSum, DropNeutral, MergeConstants, PowerToProduct, QuotientToProduct
 from taskc.passes.rules.scales import FoldScaleIntoWeights, ScaleBeforeSum
-from taskc.passes.rules.views import MergeReshapes, MergeTransposes, TransposeBetweenReshapes, TransposeToReshape
+from taskc.passes.rules.views import MergeReshapes, MergeTransposes, MoveFill, TransposeBetweenReshapes, TransposeToReshape
 
 Pass = Callable[[Graph], Graph]
 Observe = Callable[[str, Graph], None]
 
-VIEWS: tuple[Rule[Any], ...] = (MergeTransposes(), TransposeToReshape(), MergeReshapes(), TransposeBetweenReshapes())
+VIEWS: tuple[Rule[Any], ...] = (MoveFill(), MergeTransposes(), TransposeToReshape(), MergeReshapes(), TransposeBetweenReshapes())
 ARITHMETIC: tuple[Rule[Any], ...] = (DropNeutral(), PowerToProduct(), QuotientToProduct(), DifferenceToSum(), MergeConstants(),
                                      ScaleBeforeSum(), FoldScaleIntoWeights(), MergeCasts())
 
@@ -43,7 +43,8 @@ def default_passes(*, channels_last: bool = True, attention: bool = True, note: 
     Layouts come after the arithmetic, which then only knows channels first. Views and sharing clean up behind them."""
     passes: list[Pass] = [remove_dead_nodes, FoldConstants(), share_equal_values]
     if attention:
-        passes.append(Rewrite("recognize attention", (MergeTransposes(), MergeReshapes(), TransposeBetweenReshapes(), MergeCasts(), RecognizeAttention()), note))
+        found_by = (MergeTransposes(), MergeReshapes(), TransposeBetweenReshapes(), MergeCasts(), RecognizeAttention())
+        passes.append(Rewrite("recognize attention", found_by, note))
     passes += [Rewrite("simplify", (*ARITHMETIC, *VIEWS), note), FoldConstants()]
     if channels_last:
         passes += [put_channels_last, Rewrite("merge views", VIEWS, note), FoldConstants()]

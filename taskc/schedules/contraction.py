@@ -13,11 +13,25 @@ from taskc.ir.dtype import I32, DType
 from taskc.ir.expr import Index, Var, ceildiv, minimum, prod, unravel
 from taskc.ir.mapping import Layout, padded
 from taskc.ir.program import (
-    Bind, Buffer, Commit, Fetch, LoadPort, Pointer, Program, Query, Return, Set, StoreTile, VectorLoad, VectorStore, Workspace, block_vars,
+    Bind,
+    Buffer,
+    Commit,
+    Fetch,
+    LoadPort,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Set,
+    StoreTile,
+    VectorLoad,
+    VectorStore,
+    Workspace,
+    block_vars,
     thread_var,
 )
 from taskc.ir.task import Axis, Contraction
-from taskc.ir.value import Const, Element, call, is_constant
+from taskc.ir.value import Const, Element, Value, call, is_constant
 from taskc.schedules.pipeline import Steps, pipeline
 
 
@@ -101,13 +115,13 @@ class ContractionKernel:
         p.declare(self.acc)
         fill(p, self.acc)
         begin, end = k_range(p, self.part, self.tiles_k, t.split)
-        pipeline(p, t.copy, t.stages, begin, end, Steps(self._early, self._fetch, self._commit, lambda _, slot: self.compute(slot)))
+        steps = Steps(self._fetch, self._commit, lambda _, slot: self.compute(slot), self._early, lambda: p.do("grid_dependency_wait"))
+        pipeline(p, t.copy, t.stages, begin, end, steps)
         if t.split > 1:
             sum_parts(p, self.acc, self.cell, self.part, t.split, self.tiles, t.threads)
         self.stage()
         p.do("barrier")
-        b, m, n = self.task.batch.var.name, self.task.m.var.name, self.task.n.var.name
-        bind: Bind = lambda i, j: {b: self.batch, m: i, n: j}
+        bind = bind_result(self.task, self.batch)
         p.put(StoreTile("out", "stores", (t.bm, t.bn), (self.task.m.extent, self.task.n.extent), bind, t.threads, self.tid,
                         (self.m0, self.n0), {"acc": (self.staging, self.staging_layout)}))
         return p
@@ -152,6 +166,12 @@ def place_of_block(p: Program, block: Index, shape: tuple[Index, Index, Index, I
     return p.let("batch", batch), p.let("part", part), p.let("tile_m", tile_m), p.let("tile_n", tile_n)
 
 
+def bind_result(task: Contraction, batch: Index) -> Bind:
+    """(i, j) -> the point of the result at row i and column j of matrix `batch`."""
+    b, m, n = task.batch.var.name, task.m.var.name, task.n.var.name
+    return lambda i, j: {b: batch, m: i, n: j}
+
+
 def fill(p: Program, buffer: Buffer) -> None:
     """Sets every element of a register buffer to zero."""
     with p.loop("e", 0, buffer.size) as e:
@@ -179,7 +199,8 @@ def sum_parts(p: Program, acc: Buffer, cell: Index, part: Index, split: int, til
     mine = p.let("mine", cell * (split * cells) + tid * width)
     vectors = acc.size // width
     with p.when(owners - tid), p.loop("e", 0, vectors) as e:
-        p.put(VectorStore(acc.dtype, width, Pointer("partial", mine + part * cells + e * (owners * width)), acc.pointer(e * width), cache="st_cg"))
+        target = Pointer("partial", mine + part * cells + e * (owners * width))
+        p.put(VectorStore(acc.dtype, width, target, acc.pointer(e * width), cache="st_cg"))
     last, flag = Var("last", 0, 1), Buffer("flag", I32, 1, "shared", 0)
     p.declare(flag)
     p.put(Query(last, "last_block", (Pointer("counter", cell), split, flag.pointer())))
@@ -193,5 +214,5 @@ def sum_parts(p: Program, acc: Buffer, cell: Index, part: Index, split: int, til
             p.put(add_to(acc[e * width + q], piece[q]))
 
 
-def add_to(target: Element, x: Element) -> Set:
+def add_to(target: Element, x: Value) -> Set:
     return Set(target, call("add", target, x))

@@ -13,9 +13,9 @@ def first_load(v: Value) -> Load | None:
 
 
 def lies_along(v: Value, a: Axis) -> bool:
-    """Whether neighbours along the axis are neighbours in memory."""
+    """Whether neighbours along the axis are neighbours in memory, at least where the axis begins (an image's rows end)."""
     load = first_load(v)
     if load is None:
         return False
     address = load.tensor.address(load.index)
-    return substitute(address, {a.var.name: a.var + 1}) - address == 1
+    return substitute(address, {a.var.name: 1}) - substitute(address, {a.var.name: 0}) == 1

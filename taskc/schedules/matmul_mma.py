@@ -20,6 +20,7 @@ from taskc.ir.mapping import LDMATRIX_ROW, MMA_M16N8_C, padded, repeat, spatial,
 from taskc.ir.program import Buffer, Pointer, Program, VectorLoad, VectorStore
 from taskc.ir.task import Contraction, Task
 from taskc.schedules.contraction import ContractionKernel, SharedTile, Tiling, add_to, fill
+from taskc.schedules.loads import lies_along
 from taskc.schedules.template import Traits, concrete
 from taskc.targets.target import Target
 
@@ -51,11 +52,12 @@ class Schedule:
 
     def shared_bytes(self, operand: DType) -> int:
         """Of the ring, or of the results that take its place."""
-        row = self.bn + (8 if operand == F32 else 0)
-        return max(self.stages * self.bk * (self.bm + row) * operand.bytes, self.bm * (self.bn + 4) * 4)
+        pads = 16 if operand == F32 else 0
+        return max(self.stages * self.bk * (self.bm + self.bn + pads) * operand.bytes, self.bm * (self.bn + 4) * 4)
 
     def __str__(self) -> str:
-        return f"{self.bm}x{self.bn}x{self.bk} warp {self.wm}x{self.wn} {self.copy}{self.stages}" + (f" split{self.split}" if self.split > 1 else "")
+        split = f" split{self.split}" if self.split > 1 else ""
+        return f"{self.bm}x{self.bn}x{self.bk} warp {self.wm}x{self.wn} {self.copy}{self.stages}{split}"
 
 
 _TILES = (
@@ -73,7 +75,7 @@ def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:
     for bm, bn, wm, wn in _TILES:
         for bk in (16, 32) if traits.operand == F32 else (32, 64):
             for copy, stages in (("async", 3), ("async", 4), ("register", 2)):
-                for split in (1, 2, 4, 8) if copy == "async" else (1, 4):
+                for split in (1, 2, 4, 8) if copy == "async" else (1, 4) if bm * bn > 32 * 64 else (1,):
                     s = Schedule(bm, bn, bk, wm, wn, stages, copy, split)
                     if illegal(s, target, traits.operand, traits.precision) is None:
                         out.append(s)
@@ -112,10 +114,11 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     m, n, k, batch = (concrete(a.extent, sizes) for a in (task.m, task.n, task.k, task.batch))
     d = target.device
     tiles = -(-m // s.bm) * -(-n // s.bn) * batch
-    steps = -(-(-(-k // s.bk)) // s.split)
+    steps = -(-k // (s.bk * s.split))
     blocks = tiles * s.split
-    resident = max(1, min(d.architecture.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024), d.architecture.max_threads_per_sm // s.threads,
-                          d.architecture.registers_per_sm // (s.threads * min(255, s.wm * s.wn // 32 + 80))))
+    facts, registers = d.architecture, min(255, s.wm * s.wn // 32 + 80)
+    resident = max(1, min(facts.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024), facts.max_threads_per_sm // s.threads,
+                          facts.registers_per_sm // (s.threads * registers)))
     waves = -(-blocks // (d.multiprocessors * resident))
     busy = min(resident, -(-blocks // d.multiprocessors))
     flops = 2 * s.bm * s.bn * s.bk
@@ -146,14 +149,23 @@ class _Kernel(ContractionKernel):
     def __init__(self, task: Contraction, s: Schedule, name: str) -> None:
         self.s = s
         self.mi, self.nj = s.wm // 16, s.wn // 8  # fragments a warp holds
+        self.m_together = lies_along(task.a, task.m)
+        self.k_together = lies_along(task.b, task.k) and not lies_along(task.b, task.n)
         tiling = Tiling(s.bm, s.bn, s.bk, s.threads, s.stages, s.copy, s.split)
         super().__init__(task, tiling, name, self.a_place(task.operand), self.b_place(task.operand), self.mi * self.nj * 4)
 
     def a_place(self, dtype: DType) -> SharedTile:
-        return SharedTile((self.s.bm, self.s.bk), 1, swizzled(self.s.bk, 16 // dtype.bytes), self.s.bm * self.s.bk)
+        """Rows run along what lies together in memory, so that copies are wide: m of a transposed operand or of images, else k."""
+        s, chunk = self.s, 16 // dtype.bytes
+        if self.m_together:
+            return SharedTile((s.bk, s.bm), 0, swizzled(s.bm, chunk), s.bk * s.bm)
+        return SharedTile((s.bm, s.bk), 1, swizzled(s.bk, chunk), s.bm * s.bk)
 
     def b_place(self, dtype: DType) -> SharedTile:
-        return SharedTile((self.s.bk, self.s.bn), 0, swizzled(self.s.bn, 16 // dtype.bytes), self.s.bk * self.s.bn)
+        s, chunk = self.s, 16 // dtype.bytes
+        if self.k_together:
+            return SharedTile((s.bn, s.bk), 1, swizzled(s.bk, chunk), s.bn * s.bk)
+        return SharedTile((s.bk, s.bn), 0, swizzled(s.bn, chunk), s.bk * s.bn)
 
     def prepare(self) -> None:
         p, s = self.p, self.s
@@ -172,20 +184,32 @@ class _Kernel(ContractionKernel):
 
     def load_a(self, ks: Index, slot: Index) -> Buffer:
         """ldmatrix moves rows of 16 bytes: 8 halves, or 4 floats whose fragment has the same lanes."""
-        row, chunk = LDMATRIX_ROW.at(self.lane, 0)
+        row, chunk = self._across_k() if self.m_together else LDMATRIX_ROW.at(self.lane, 0)
         a = self.p.declare(Buffer("fa", U32, self.mi * 4))
         with self.p.loop("i", 0, self.mi) as i:
-            place = self.a_tile.place(ks * self.depth + chunk * (self.depth // 2), self.wm0 + i * 16 + row)
-            self.p.do("ldmatrix_x4", a.pointer(i * 4), self.smem_a.pointer(place + slot * self.a_tile.size))
+            if self.m_together:
+                place = self.a_tile.place(ks * self.depth + row, self.wm0 + i * 16 + chunk * 8)
+            else:
+                place = self.a_tile.place(ks * self.depth + chunk * (self.depth // 2), self.wm0 + i * 16 + row)
+            self.p.do("ldmatrix_x4_trans" if self.m_together else "ldmatrix_x4", a.pointer(i * 4),
+                      self.smem_a.pointer(place + slot * self.a_tile.size))
         return a
 
     def load_b(self, ks: Index, slot: Index) -> Buffer:
-        row, chunk = LDMATRIX_ROW.at(self.lane, 0)
+        row, chunk = self._across_k() if self.k_together else LDMATRIX_ROW.at(self.lane, 0)
         b = self.p.declare(Buffer("fb", U32, self.nj * 2))
         with self.p.loop("j", 0, self.nj // 2) as j:
-            place = self.b_tile.place(ks * 16 + row, self.wn0 + j * 16 + chunk * 8)
-            self.p.do("ldmatrix_x4_trans", b.pointer(j * 4), self.smem_b.pointer(place + slot * self.b_tile.size))
+            if self.k_together:
+                place = self.b_tile.place(ks * self.depth + chunk * (self.depth // 2), self.wn0 + j * 16 + row)
+            else:
+                place = self.b_tile.place(ks * self.depth + row, self.wn0 + j * 16 + chunk * 8)
+            self.p.do("ldmatrix_x4" if self.k_together else "ldmatrix_x4_trans", b.pointer(j * 4),
+                      self.smem_b.pointer(place + slot * self.b_tile.size))
         return b
+
+    def _across_k(self) -> tuple[Index, Index]:
+        """lane -> (row, chunk) it addresses where the four tiles of an ldmatrix come in the other order: chunks first, then rows."""
+        return self.lane // 16 * 8 + self.lane % 8, self.lane // 8 % 2
 
     def stage(self) -> None:
         """The tile goes through shared memory, so that the final stores are wide along whichever axis stitching picks."""
@@ -202,12 +226,32 @@ class _Tf32(_Kernel):
 
     depth = 8
 
+    def a_place(self, dtype: DType) -> SharedTile:
+        return self._k_outermost(self.s.bm) if self.m_together else super().a_place(dtype)
+
     def b_place(self, dtype: DType) -> SharedTile:
-        # Padding of 8: the four rows and eight columns that a warp reads at once lie in 32 different banks.
-        return SharedTile((self.s.bk, self.s.bn), 0, padded(self.s.bn, 8), self.s.bk * (self.s.bn + 8))
+        return super().b_place(dtype) if self.k_together else self._k_outermost(self.s.bn)
+
+    def _k_outermost(self, columns: int) -> SharedTile:
+        """Padding of 8: the four rows and eight columns that a warp reads at once lie in 32 different banks."""
+        return SharedTile((self.s.bk, columns), 0, padded(columns, 8), self.s.bk * (columns + 8))
+
+    def load_a(self, ks: Index, slot: Index) -> Buffer:
+        """a0 (g, t), a1 (g + 8, t), a2 (g, t + 4), a3 (g + 8, t + 4) with g = lane / 4 and t = lane % 4.
+
+        ldmatrix cannot transpose 32-bit elements."""
+        if not self.m_together:
+            return super().load_a(ks, slot)
+        a = self.p.declare(Buffer("fa", U32, self.mi * 4))
+        with self.p.loop("i", 0, self.mi) as i, self.p.loop("h", 0, 4) as h:
+            place = self.a_tile.place(ks * 8 + h // 2 * 4 + self.lane % 4, self.wm0 + i * 16 + h % 2 * 8 + self.lane // 4)
+            self.p.put(VectorLoad(U32, 1, a.pointer(i * 4 + h), Pointer("Abits", place + slot * self.a_tile.size)))
+        return a
 
     def load_b(self, ks: Index, slot: Index) -> Buffer:
-        """b0 (t, g) and b1 (t + 4, g) with g = lane / 4 and t = lane % 4; ldmatrix cannot transpose 32-bit elements."""
+        """b0 (t, g) and b1 (t + 4, g)."""
+        if self.k_together:
+            return super().load_b(ks, slot)
         b = self.p.declare(Buffer("fb", U32, self.nj * 2))
         with self.p.loop("j", 0, self.nj) as j, self.p.loop("h", 0, 2) as h:
             place = self.b_tile.place(ks * 8 + h * 4 + self.lane % 4, self.wn0 + j * 8 + self.lane // 4)
@@ -216,6 +260,7 @@ class _Tf32(_Kernel):
 
     def prepare(self) -> None:
         super().prepare()
+        self.p.declare(Buffer("Abits", U32, self.smem_a.size, "shared", self.smem_a.place))
         self.p.declare(Buffer("Bbits", U32, self.smem_b.size, "shared", self.smem_b.place))
 
     def compute(self, slot: Index) -> None:

@@ -18,20 +18,27 @@ Step = Callable[[Index, Index], None]
 MODES = ("async", "register")
 
 
+def _nothing(_t: Index, _slot: Index) -> None:
+    pass
+
+
+def _nothing_yet() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Steps:
-    """What happens to a tile (t, slot)."""
+    """What happens to a tile (t, slot); `ready` runs once, between the first early steps and the first fetch."""
 
-    early: Step
     fetch: Step
     commit: Step
     compute: Step
+    early: Step = _nothing
+    ready: Callable[[], None] = _nothing_yet
 
 
 def pipeline(p: Program, mode: str, stages: int, begin: Index, end: Index, steps: Steps) -> None:
-    """Tiles begin … end - 1 through a ring of `stages` slots; mode: how the ports' data travels ('register' has two slots).
-
-    Waits for the kernels before this one (`grid_dependency_wait`) between the first early steps and the first fetch."""
+    """Tiles begin … end - 1 through a ring of `stages` slots; mode: how the ports' data travels ('register' has two slots)."""
     if mode == "async":
         _asynchronous(p, stages, begin, end, steps)
     elif stages == 2:
@@ -45,7 +52,7 @@ def _asynchronous(p: Program, stages: int, begin: Index, end: Index, steps: Step
     for stage in range(stages - 1):  # fill the ring; early copies join the first group
         with p.when(end - (begin + stage)):
             steps.early(begin + stage, stage)
-    p.do("grid_dependency_wait")
+    steps.ready()
     for stage in range(stages - 1):
         with p.when(end - (begin + stage)):
             steps.fetch(begin + stage, stage)
@@ -73,7 +80,7 @@ def _through_registers(p: Program, begin: Index, end: Index, steps: Steps) -> No
     last = bounds(end)[1]
     with p.when(end - begin):
         steps.early(begin, 0)
-    p.do("grid_dependency_wait")
+    steps.ready()
     with p.when(end - begin):
         steps.fetch(begin, 0)
         steps.commit(begin, 0)

@@ -34,7 +34,7 @@ class Gpu:
         if o not in self.kept:
             self.context.push()
             try:
-                data = np.full(_bytes(o), 0xFF, np.uint8) if o.output else random_contents(o).view(np.uint8).reshape(-1)
+                data = np.full(_bytes(o), 0xFF, np.uint8) if o.output else random_contents(o).reshape(-1).view(np.uint8)
                 memory = self.driver.mem_alloc(max(256, data.nbytes))
                 self.driver.memcpy_htod(memory, data)
                 self.kept[o] = memory
@@ -71,10 +71,10 @@ def random_contents(o: Operand) -> np.ndarray[Any, Any]:
     """Seeded random elements: normal floats, small integers (they may be indices)."""
     rng = np.random.default_rng(sum(map(ord, o.name)))
     if o.dtype.kind == "bool":
-        return rng.integers(0, 2, o.shape).astype(np.bool_)
+        return np.asarray(rng.integers(0, 2, o.shape)).astype(np.bool_)
     if o.dtype.is_integer:
-        return rng.integers(0, 8, o.shape).astype(o.dtype.numpy)
-    values = rng.standard_normal(o.shape, dtype=np.float32)
+        return np.asarray(rng.integers(0, 8, o.shape)).astype(o.dtype.numpy)
+    values = np.asarray(rng.standard_normal(o.shape, dtype=np.float32), np.float32)
     if o.dtype == BF16:
         return (values.view(np.uint32) >> 16).astype(np.uint16)
     return values.astype(np.float16 if o.dtype == F16 else o.dtype.numpy)

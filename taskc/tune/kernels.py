@@ -9,17 +9,16 @@ from typing import Any
 
 from taskc.codegen.emit import emit
 from taskc.errors import Unsupported
-from taskc.fuse.partition import map_values
 from taskc.fuse.stitch import stitch, task_dims
 from taskc.fuse.units import Unit
 from taskc.ir.expr import Index, Var, prod, variables
 from taskc.ir.program import Program
-from taskc.ir.task import Rows, Store, Task, inputs, outputs
+from taskc.ir.task import Rows, Store, Task, inputs, map_values, outputs
 from taskc.ir.value import Load, Tensor, Value, rewrite
 from taskc.ir.verify import verify
-from taskc.tune.choose import Choice, NoTemplate, choose, default_sizes
 from taskc.schedules import TEMPLATES
 from taskc.targets.target import Target
+from taskc.tune.choose import Choice, NoTemplate, choose, default_sizes
 
 PLACEHOLDER = "taskc_kernel"
 
@@ -36,14 +35,20 @@ class BuiltKernel:
     tensors: tuple[Tensor, ...]
 
 
-def build_kernels(units: Sequence[Unit], target: Target, sizes: Mapping[str, int],
-                  done: Callable[[str], None] | None = None) -> list[BuiltKernel]:
-    """A kernel for every unit, in order. Raises Unsupported with every unit that no template computes."""
+Build = Callable[[Unit, Target, Mapping[str, int]], BuiltKernel]
+
+
+def build_kernels(units: Sequence[Unit], target: Target, sizes: Mapping[str, int], done: Callable[[str], None] | None = None,
+                  build: Build | None = None) -> list[BuiltKernel]:
+    """A kernel for every unit, in order; `build` chooses its schedule (by default the analytic model does).
+
+    Raises Unsupported with every unit that no template computes."""
+    build = build or build_kernel
     built: list[BuiltKernel] = []
     problems: list[str] = []
     for unit in units:
         try:
-            built.append(build_kernel(unit, target, sizes))
+            built.append(build(unit, target, sizes))
         except NoTemplate as e:
             problems.append(f"{' + '.join(unit.source)}: {e}")
         if done is not None:
@@ -65,7 +70,7 @@ def build_kernel(unit: Unit, target: Target, sizes: Mapping[str, int]) -> BuiltK
 def build_scheduled(unit: Unit, target: Target, template: str, schedule: Any) -> BuiltKernel:
     """The unit with a given template and schedule as a kernel."""
     task, original = canonical(unit.task)
-    found = next(t for t in TEMPLATES if t.NAME == template)
+    found = next(t for t in TEMPLATES if template == t.NAME)
     return _build(unit, task, original, target, Choice(found, schedule, 0.0))
 
 

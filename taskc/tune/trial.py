@@ -12,7 +12,20 @@ from pathlib import Path
 
 from taskc.artifact.library import write_library
 from taskc.artifact.plan import (
-    Arg, CounterArg, Image, InputMemory, IntArg, Kernel, Launch, ModelPlan, OutputMemory, PlanTensor, Port, ScratchArg, TargetPlan, TensorArg,
+    Arg,
+    CounterArg,
+    Image,
+    InputMemory,
+    IntArg,
+    Kernel,
+    Launch,
+    ModelPlan,
+    OutputMemory,
+    PlanTensor,
+    Port,
+    ScratchArg,
+    TargetPlan,
+    TensorArg,
 )
 from taskc.ir.dtype import DType
 from taskc.ir.expr import Index, evaluate

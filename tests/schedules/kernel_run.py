@@ -94,7 +94,8 @@ def launch(compiled: Compiled, index: int, case: Case, order: int) -> dict[str, 
     args: list[Any] = [arrays[t.name] for t in p.tensors]
     counters: list[Array] = []
     for w in p.workspaces:
-        scratch = poison((_at(w.elements, case.sizes),), w.dtype.numpy) if w.kind == "scratch" else np.zeros(_at(w.elements, case.sizes), np.int32)
+        size = _at(w.elements, case.sizes)
+        scratch = poison((size,), w.dtype.numpy) if w.kind == "scratch" else np.zeros(size, np.int32)
         args.append(library.guarded(scratch, 16))
         if w.kind == "counter":
             counters.append(args[-1])

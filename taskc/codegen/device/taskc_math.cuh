@@ -56,6 +56,12 @@ DEV double t_fmod(double x, double y) { return TASKC_LIBM(fmod)(x, y); }
 DEV float t_fma(float x, float y, float z) { return TASKC_LIBM(fmaf)(x, y, z); }
 DEV double t_fma(double x, double y, double z) { return TASKC_LIBM(fma)(x, y, z); }
 
+// The remainder with the divisor's sign, as floormod for integers.
+template <class T> DEV T t_mod(T x, T y) {
+  T r = t_fmod(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
+}
+
 template <class T> DEV bool t_isnan(T x) { return x != x; }
 DEV bool t_isinf(float x) { return (bits_as<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 DEV bool t_isinf(double x) { return (bits_as<u64>(x) & ~(1ull << 63)) == 0x7ff0000000000000ull; }
@@ -91,6 +97,11 @@ DEV double t_abs(double x) { return TASKC_LIBM(fabs)(x); }
 template <class T> DEV T t_sigmoid(T x) {
   T e = t_exp(-t_abs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
+}
+// x * Phi(x), and its approximation by tanh. Above about 1e13 the cube overflows to infinity, whose tanh is 1.
+template <class T> DEV T t_gelu(T x) { return T(0.5) * x * (T(1) + t_erf(x * T(0.70710678118654752440))); }
+template <class T> DEV T t_gelu_tanh(T x) {
+  return T(0.5) * x * (T(1) + t_tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
 }
 template <class T> DEV T t_softplus(T x) { return t_max(x, T(0)) + t_log1p(t_exp(-t_abs(x))); }
 

@@ -69,13 +69,16 @@ template <int N> DEV void round_tf32(u32* x) {
 }
 
 // Splits N floats, given as bits: x becomes its TF32 part and small the rest, exact, of which the unit drops at most the last bit.
-// An infinity has no rest, so that it acts as in float32; a NaN is NaN in both.
+// A NaN is NaN in both. An infinity is 1 and infinity, with its sign: in big * big + big * small + small * big it then meets the
+// other number's big part only, which has that number's sign, while its small part may have the other one.
 template <int N> DEV void split_tf32(u32* x, u32* small) {
   UNROLL
   for (int i = 0; i < N; ++i) {
     float whole = bits_as<float>(x[i]);
-    x[i] = (x[i] + tf32_half_bit(whole)) & 0xffffe000u;
-    small[i] = bits_as<u32>(t_abs(whole) == inf_f32() ? 0.f : whole - bits_as<float>(x[i]));
+    bool infinite = t_abs(whole) == inf_f32();
+    u32 big = (x[i] + tf32_half_bit(whole)) & 0xffffe000u;
+    small[i] = infinite ? x[i] : bits_as<u32>(whole - bits_as<float>(big));
+    x[i] = infinite ? x[i] ^ 0x40000000u : big;
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import copysign
 
 import numpy as np
 
@@ -27,9 +28,9 @@ class DropNeutral(Rule[WithConstant]):
         if out != e.type(found.value):
             return f"it also broadcasts {e.type(found.value)} to {out}"
         zero = e.number(found.constant)
-        if out.dtype.is_float and found.function in ("add", "sub") and zero is not None:
-            if bool(np.signbit(zero)) == (found.function == "sub"):
-                return "it turns -0 into +0"
+        sums = out.dtype.is_float and found.function in ("add", "sub")
+        if sums and zero is not None and (copysign(1.0, zero) < 0) == (found.function == "sub"):
+            return "it turns -0 into +0"
         return None
 
     def after(self, e: Editor, found: WithConstant) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taskc.ir.graph import Node
 from taskc.ir.value import Dim
+from taskc.ops.expand import Expand
+from taskc.ops.fill import Fill
 from taskc.ops.reshape import Reshape
 from taskc.ops.transpose import Transpose
 from taskc.passes.editor import Editor
@@ -59,6 +61,17 @@ class TransposeToReshape(Rule[_Reshaped]):
 
     def after(self, e: Editor, found: _Reshaped) -> str:
         return e.add(Reshape(found.shape), found.source)
+
+
+class MoveFill(Rule[Fill]):
+    """transpose(fill), reshape(fill), expand(fill) -> fill"""
+
+    def before(self, e: Editor, n: Node) -> Fill | None:
+        fill = e.made_by(n.inputs[0], Fill) if isinstance(n.op, (Transpose, Reshape, Expand)) else None
+        return replace(fill.op, shape=e.type(n.outputs[0]).shape) if fill and isinstance(fill.op, Fill) else None
+
+    def after(self, e: Editor, found: Fill) -> str:
+        return e.add(found)
 
 
 class MergeReshapes(Rule[_Reshaped]):
