@@ -19,7 +19,7 @@ from taskc.artifact import loader
 from taskc.cuda_memory import Cuda
 from taskc.errors import NoDevice, UsageError
 from taskc.feeds import Array, Request, make_feed
-from taskc.verify import its_errors, onnxruntime
+from taskc.verify import its_errors, onnxruntime, run_onnxruntime
 
 WARM_UP = 20
 ALIVE = 0.01  # two inputs must give outputs that differ by more than this
@@ -62,8 +62,8 @@ def bench_library(library: Path, device: str | None, request: Request, runs: int
     return Row(model.name, precision(model), mode, _median(device_times), _median(wall), round(ready, 3), live, runs)
 
 
-def bench_onnxruntime(model: Path, name: str, prec: str, ports: Sequence[loader.TensorInfo], outputs: Sequence[str], request: Request, runs: int,
-                      *, provider: str = "cpu", options: Mapping[str, str] | None = None, warm_up: int = WARM_UP) -> Row:
+def bench_onnxruntime(model: Path, name: str, prec: str, ports: Sequence[loader.TensorInfo], outputs: Sequence[str],
+                      request: Request, runs: int, *, provider: str = "cpu", options: Mapping[str, str] | None = None, warm_up: int = WARM_UP) -> Row:
     """Measures onnxruntime with the provider that was asked for.
 
     UsageError where onnxruntime would run on another provider than that: its time would be taken for the wrong thing."""
@@ -84,23 +84,29 @@ def bench_onnxruntime(model: Path, name: str, prec: str, ports: Sequence[loader.
             second = dict(zip(outputs, session.run(list(outputs), other), strict=True))
             wall = _host_times(lambda: session.run(list(outputs), feed), runs, warm_up)
         return Row(name, prec, "ort cpu", _median(wall), _median(wall), round(ready, 3), is_live(first, second), runs, "all CPUs")
-    return _bench_cuda(ort, model, name, prec, settings, wanted, dict(options or {}), feed, other, outputs, runs, warm_up)
+    if wanted in ort.get_available_providers():
+        # A captured graph writes to fixed addresses, so the outputs' sizes must be known before.
+        example = run_onnxruntime(model, feed, outputs, {p.name: p.dtype for p in ports})
+        return _bench_cuda(ort, model, name, prec, settings, dict(options or {}), feed, other, example, runs, warm_up)
+    raise NoDevice(_no_provider(ort, wanted))
 
 
-def _bench_cuda(ort: Any, model: Path, name: str, prec: str, settings: Any, provider: str, options: dict[str, str], feed: Mapping[str, Array],
-                other: Mapping[str, Array], outputs: Sequence[str], runs: int, warm_up: int) -> Row:
+def _bench_cuda(ort: Any, model: Path, name: str, prec: str, settings: Any, options: dict[str, str], feed: Mapping[str, Array],
+                other: Mapping[str, Array], example: Mapping[str, Array], runs: int, warm_up: int) -> Row:
+    """`example`: an array of the shape of each output."""
     if hasattr(ort, "preload_dlls"):
         ort.preload_dlls()  # the CUDA libraries of installed wheels
     with Cuda() as cuda:
         given = {"enable_cuda_graph": "1", "use_tf32": "0", "cudnn_conv_algo_search": "EXHAUSTIVE", **options}
         start = time.perf_counter()
-        session = _session(ort, model, settings, provider, {**given, "user_compute_stream": str(cuda.stream)})
+        session = _session(ort, model, settings, "CUDAExecutionProvider", {**given, "user_compute_stream": str(cuda.stream)})
         binding = session.io_binding()
         inputs = {k: ort.OrtValue.ortvalue_from_numpy(v, "cuda", 0) for k, v in feed.items()}
         for k, v in inputs.items():
             binding.bind_ortvalue_input(k, v)
-        for o in outputs:
-            binding.bind_output(o, "cuda", 0)
+        results = {k: ort.OrtValue.ortvalue_from_numpy(v, "cuda", 0) for k, v in example.items()}
+        for k, v in results.items():
+            binding.bind_ortvalue_output(k, v)
         run_options = ort.RunOptions()
         run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
@@ -115,7 +121,7 @@ def _bench_cuda(ort: Any, model: Path, name: str, prec: str, settings: Any, prov
 
         def result() -> dict[str, Array]:
             timed()
-            return dict(zip(outputs, binding.copy_outputs_to_cpu(), strict=True))
+            return {k: np.asarray(v.numpy()) for k, v in results.items()}
 
         with its_errors(f"does not run {model}"):
             first = result()
@@ -132,15 +138,19 @@ def _bench_cuda(ort: Any, model: Path, name: str, prec: str, settings: Any, prov
 
 
 def _session(ort: Any, model: Path, settings: Any, provider: str, options: dict[str, str]) -> Any:
-    available = ort.get_available_providers()
-    if provider not in available:
-        raise NoDevice(f"onnxruntime here has no {provider}; it has {', '.join(available)}. Install onnxruntime-gpu, or compare with --provider cpu")
+    if provider not in ort.get_available_providers():
+        raise NoDevice(_no_provider(ort, provider))
     with its_errors(f"does not load {model}"):
         session = ort.InferenceSession(str(model), settings, providers=[(provider, options)])
     ran = session.get_providers()[0]
     if ran != provider:
         raise NoDevice(f"onnxruntime fell back to {ran} where {provider} was asked for; nothing was measured")
     return session
+
+
+def _no_provider(ort: Any, provider: str) -> str:
+    has = ", ".join(ort.get_available_providers())
+    return f"onnxruntime here has no {provider}; it has {has}. Install onnxruntime-gpu, or compare with --provider cpu"
 
 
 def precision(model: loader.Model) -> str:

@@ -44,8 +44,8 @@ def check_model(source: Source, targets: Sequence[str] = ("sm_90a",), *, shapes:
     if problems:
         raise Unsupported(f"{graph.name} uses what taskc has no kernel for:\n  " + "\n  ".join(problems))
     operators = Counter(n.op.name for n in graph.nodes)
-    return CheckReport(graph.name, dict(operators.most_common()), _ports(graph, graph.inputs),
-                       _ports(graph, [v for _, v in graph.outputs]), len(units), tuple(t.name for t in chosen))
+    return CheckReport(graph.name, dict(operators.most_common()), _ports(graph, [(i, i) for i in graph.inputs]),
+                       _ports(graph, graph.outputs), len(units), tuple(t.name for t in chosen))
 
 
 def find_target(name: str) -> Target:
@@ -65,5 +65,5 @@ def _without_template(units: Sequence[Unit], target: Target) -> list[str]:
     return [f"target {target.name}: {', '.join(names)}: {reason}" for reason, names in nodes.items()]
 
 
-def _ports(graph: Graph, values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{v}: {graph.types[v].dtype}[{', '.join(str(d) for d in graph.types[v].shape)}]" for v in values)
+def _ports(graph: Graph, values: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"{name}: {graph.types[v]}" for name, v in values)

@@ -18,6 +18,8 @@ from taskc.codegen.nvrtc import compile_cuda, nvrtc_version
 from taskc.errors import ToolchainError
 from taskc.gpus import OLDEST_DRIVER, find_machine
 
+PROBE = '#include "taskc_device.cuh"\nextern "C" __global__ void probe(float* x) { x[threadIdx.x] = 1.0f; }\n'
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -60,7 +62,7 @@ def _attempt(what: str, needed: bool, run: Callable[[], str], advice: str) -> Fi
 
 def _nvrtc() -> Finding:
     def run() -> str:
-        compile_cuda('#include "taskc_device.cuh"\nextern "C" __global__ void probe(float* x) { x[threadIdx.x] = 1.0f; }\n', "sm_90a", "probe")
+        compile_cuda(PROBE, "sm_90a", "probe")
         return f"version {'.'.join(map(str, nvrtc_version()))}; a kernel compiles for sm_90a"
 
     return _attempt("NVRTC", True, run, 'pip install "nvidia-cuda-nvrtc>=13.0,<13.1" "cuda-bindings>=13.0,<13.1"')
@@ -91,10 +93,11 @@ def _cache() -> Finding:
 def _driver() -> Finding:
     machine = find_machine()
     if machine.driver == (0, 0):
-        return Finding("NVIDIA driver", False, machine.reason, False, "only running on a GPU needs it; compiling and the host target do not")
+        return Finding("NVIDIA driver", False, machine.reason, False, "only running on a GPU needs it")
     version = ".".join(map(str, machine.driver))
     wanted = ".".join(map(str, OLDEST_DRIVER))
-    return Finding("NVIDIA driver", machine.driver >= OLDEST_DRIVER, f"offers CUDA {version}", False, f"taskc's code needs {wanted} (driver 580) or newer")
+    advice = f"taskc's code needs {wanted} (driver 580) or newer"
+    return Finding("NVIDIA driver", machine.driver >= OLDEST_DRIVER, f"offers CUDA {version}", False, advice)
 
 
 def _gpu() -> Finding:

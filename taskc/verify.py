@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,8 @@ from taskc.ir.dtype import BF16, F16, F32
 from taskc.ir.graph import Graph
 from taskc.ops.gather import Gather
 
+_THEIR_ERRORS = ("EPFail", "Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoModel", "NoSuchFile", "NotImplemented",
+                 "RuntimeException")
 _FLOAT32_BAR, _FLOAT64_BAR, _HALF_BAR, _BFLOAT_BAR, _QUANTIZED_BAR = 5e-5, 1e-9, 3e-2, 2e-1, 3e-2
 
 
@@ -149,11 +151,10 @@ def onnxruntime() -> Any:
 
 
 @contextmanager
-def its_errors(doing: str) -> Iterator[None]:
+def its_errors(doing: str) -> Generator[None, None, None]:
     """onnxruntime's own exceptions as ours."""
     state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
-    names = ("EPFail", "Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoModel", "NoSuchFile", "NotImplemented", "RuntimeException")
-    known = tuple(getattr(state, n) for n in names if hasattr(state, n))
+    known = tuple(getattr(state, n) for n in _THEIR_ERRORS if hasattr(state, n))
     try:
         yield
     except known as e:

@@ -1,6 +1,8 @@
-"""A 64-bit little-endian shared object plus a payload -> the same object with the payload as one more read-only segment.
+"""A 64-bit little-endian shared object plus a payload -> the same object with the payload as one more read-only
+segment.
 
-The runtime carries a PT_NOTE header for this: it becomes the new PT_LOAD, so nothing else has to move. The payload gets a
+The runtime carries a PT_NOTE header for this: it becomes the new PT_LOAD, so nothing else has to move. The payload
+gets a
 section as well (`strip` keeps what a section covers), and the runtime's anchor record gets its distance and size.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 _EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
 _PHDR = struct.Struct("<IIQQQQQQ")
@@ -64,10 +67,10 @@ def extend(elf: bytes, payload_bytes: int) -> Extended:
     """Lays out `elf` with a payload of `payload_bytes` bytes. BadElf says what is missing."""
     if elf[:6] != b"\x7fELF\x02\x01":
         raise BadElf("not a 64-bit little-endian ELF file")
-    ehdr = list(_EHDR.unpack_from(elf))
+    ehdr: list[Any] = list(_EHDR.unpack_from(elf))
     segments = [Segment(*_PHDR.unpack_from(elf, ehdr[5] + i * _PHDR.size)) for i in range(ehdr[10])]
     sections = [Section(*_SHDR.unpack_from(elf, ehdr[6] + i * _SHDR.size)) for i in range(ehdr[12])]
-    names = sections[ehdr[13]]
+    names = sections[int(ehdr[13])]
     name_bytes = elf[names.offset : names.offset + names.bytes]
     anchor = _find(sections, name_bytes, _ANCHOR_SECTION)
     if elf[anchor.offset : anchor.offset + 16] != _ANCHOR_MAGIC:
@@ -101,9 +104,7 @@ def _section_tail(
     out = bytearray(strings + bytes(-len(strings) % 16))
     for i, s in enumerate(sections):
         where, length = (place, len(strings)) if i == names_index else (s.offset, s.bytes)
-        out += _SHDR.pack(
-            s.name, s.type, s.flags, s.address, where, length, s.link, s.info, s.align, s.entry_bytes
-        )
+        out += _SHDR.pack(s.name, s.type, s.flags, s.address, where, length, s.link, s.info, s.align, s.entry_bytes)
     out += _SHDR.pack(len(names), _SHT_PROGBITS, _SHF_ALLOC, address, offset, size, 0, 0, 4096, 0)
     return bytes(out)
 

@@ -1,6 +1,6 @@
 """ModelPlan -> the payload of a library: the header, tables, strings, code images and weights at their offsets.
 
-The records are in `records.py`. Images and weights are not copied: a `Payload` lists them as pieces to be written in order.
+The records are in `records.py`. Images and weights are not copied: a `Payload` lists them as pieces, in order.
 `python -m taskc.artifact.format` renews the C header.
 """
 
@@ -198,12 +198,16 @@ class _Writer:
 
     def step(self, s: Step) -> StepRow:
         zero = self.index(0)
-        blank = StepRow(self.text(s.name), StepKind.LAUNCH, 0, 0, 0, 0, 0, zero, (zero, zero, zero), Span(0, 0), Span(0, 0))
+        blank = StepRow(
+            self.text(s.name), StepKind.LAUNCH, 0, 0, 0, 0, 0, zero, (zero, zero, zero), Span(0, 0), Span(0, 0)
+        )
         after = self.span("edges", [EdgeRow(n) for n in sorted(set(s.after))])
         if isinstance(s, Launch):
             x, y, z = s.grid
             grid = (self.index(x), self.index(y), self.index(z))
-            return replace(blank, kernel=s.kernel, grid=grid, args=self.span("args", [self.arg(a) for a in s.args]), after=after)
+            return replace(
+                blank, kernel=s.kernel, grid=grid, args=self.span("args", [self.arg(a) for a in s.args]), after=after
+            )
         size = self.index(s.size)
         if isinstance(s, Copy):
             return replace(blank, kind=StepKind.COPY, source=s.source, target=s.target, size=size, after=after)

@@ -27,10 +27,12 @@ _CHUNK = 64 << 20
 def write_library(plan: ModelPlan, out: Path, *, header: bool = False, runtime: Path | None = None) -> None:
     """Writes `out`, the loader beside it (`out` with suffix .py), and with `header` the C interface `model.h`.
 
-    `runtime`: another build of the runtime, for tests. UsageError where the disk is full or the folder cannot be written;
-    ValueError where the plan is inconsistent."""
+    `runtime`: another build of the runtime, for tests. UsageError where the disk is full or the folder cannot be
+    written; ValueError where the plan is inconsistent."""
     if out.suffix in (".py", ".h"):
-        raise UsageError(f"{out}: the library's loader would have the same name; choose another, such as {out.with_suffix('.so')}")
+        raise UsageError(
+            f"{out}: the library's loader would have the same name; choose another, such as {out.with_suffix('.so')}"
+        )
     payload = serialize(plan)
     elf = (runtime or runtime_elf()).read_bytes()
     try:
@@ -88,6 +90,8 @@ def _refused(path: Path, e: OSError) -> TaskcError:
     if e.errno in (errno.ENOSPC, errno.EDQUOT):
         with suppress(OSError):
             free = shutil.disk_usage(path.parent).free
-            return UsageError(f"cannot write {path}: the disk is full ({free >> 20} MB free); free space or write elsewhere")
+            return UsageError(
+                f"cannot write {path}: the disk is full ({free >> 20} MB free); free space or write elsewhere"
+            )
         return UsageError(f"cannot write {path}: the disk is full; free space or write elsewhere")
     return UsageError(f"cannot write {path}: {e.strerror or e}")

@@ -1,6 +1,8 @@
-"""Loads a model library made by taskc and runs it. Needs Python, NumPy and, for GPU code, the NVIDIA driver; nothing else.
+"""Loads a model library made by taskc and runs it. Needs Python, NumPy and, for GPU code, the NVIDIA driver; nothing
+else.
 
-    model = load("model.so")            # or load("model.so", device="cuda:0"); without a path the library beside this file
+    model = load("model.so")            # or load("model.so", device="cuda:0"); without a path the library beside this
+    file
     result = model.run({"x": array})    # name -> NumPy array
 
 This file stands alone: it is copied beside each library. `import model` would find model.so first, which is no Python
@@ -34,7 +36,8 @@ _ON_STREAM = 1
 
 # number -> (name, NumPy type that holds the values, DLPack type code, bits); bfloat16 travels as its bits in uint16
 _DTYPES: dict[int, tuple[str, str, int, int]] = {
-    1: ("float16", "<f2", 2, 16), 2: ("bfloat16", "<u2", 4, 16), 3: ("float32", "<f4", 2, 32), 4: ("float64", "<f8", 2, 64),
+    1: ("float16", "<f2", 2, 16), 2: ("bfloat16", "<u2", 4, 16),
+    3: ("float32", "<f4", 2, 32), 4: ("float64", "<f8", 2, 64),
     5: ("int8", "|i1", 0, 8), 6: ("int16", "<i2", 0, 16), 7: ("int32", "<i4", 0, 32), 8: ("int64", "<i8", 0, 64),
     9: ("uint8", "|u1", 1, 8), 10: ("uint16", "<u2", 1, 16), 11: ("uint32", "<u4", 1, 32), 12: ("uint64", "<u8", 1, 64),
     13: ("bool", "|b1", 6, 8),
@@ -75,7 +78,8 @@ class _Tensor(ctypes.Structure):
 class _LibraryInfo(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p), ("metadata", ctypes.c_char_p), ("format_version", ctypes.c_uint32),
-        ("symbols", ctypes.c_uint32), ("inputs", ctypes.c_uint32), ("outputs", ctypes.c_uint32), ("targets", ctypes.c_uint32),
+        ("symbols", ctypes.c_uint32), ("inputs", ctypes.c_uint32), ("outputs", ctypes.c_uint32),
+        ("targets", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32), ("weights_bytes", ctypes.c_uint64),
     ]  # fmt: skip
 
@@ -96,7 +100,8 @@ class _PortInfo(ctypes.Structure):
 
 class _TargetInfo(ctypes.Structure):
     _fields_ = [
-        ("name", ctypes.c_char_p), ("images", ctypes.c_uint32), ("kernels", ctypes.c_uint32), ("tensors", ctypes.c_uint32),
+        ("name", ctypes.c_char_p), ("images", ctypes.c_uint32), ("kernels", ctypes.c_uint32),
+        ("tensors", ctypes.c_uint32),
         ("steps", ctypes.c_uint32), ("arena_bytes", ctypes.c_int64),
     ]  # fmt: skip
 
@@ -126,7 +131,8 @@ class _StepInfo(ctypes.Structure):
 
 class _ModelInfo(ctypes.Structure):
     _fields_ = [
-        ("device", ctypes.c_char_p), ("target", ctypes.c_char_p), ("image", ctypes.c_char_p), ("ordinal", ctypes.c_int32),
+        ("device", ctypes.c_char_p), ("target", ctypes.c_char_p), ("image", ctypes.c_char_p),
+        ("ordinal", ctypes.c_int32),
         ("capability", ctypes.c_int32), ("weights_bytes", ctypes.c_uint64),
     ]  # fmt: skip
 
@@ -137,7 +143,8 @@ class _RunOptions(ctypes.Structure):
 
 class _Statistics(ctypes.Structure):
     _fields_ = [
-        ("runs", ctypes.c_uint64), ("builds", ctypes.c_uint64), ("updates", ctypes.c_uint64), ("replays", ctypes.c_uint64),
+        ("runs", ctypes.c_uint64), ("builds", ctypes.c_uint64), ("updates", ctypes.c_uint64),
+        ("replays", ctypes.c_uint64),
         ("graph", ctypes.c_uint32), ("programmatic_edges", ctypes.c_uint32), ("arena_bytes", ctypes.c_uint64),
         ("counter_bytes", ctypes.c_uint64),
     ]  # fmt: skip
@@ -170,9 +177,11 @@ class _Api(ctypes.Structure):
         ("allocate", _function(_STATUS, _P, ctypes.c_size_t, _OUT, *_TEXT)), ("deallocate", _function(None, _P, _P)),
         ("context_create", _function(_STATUS, _P, _OUT, *_TEXT)), ("context_release", _function(None, _P)),
         ("context_message", _function(ctypes.c_char_p, _P)), ("context_stream", _function(_P, _P)),
-        ("output_shapes", _function(_STATUS, _P, _TENSORS, _TENSORS)), ("bind", _function(_STATUS, _P, _TENSORS, _TENSORS)),
+        ("output_shapes", _function(_STATUS, _P, _TENSORS, _TENSORS)),
+        ("bind", _function(_STATUS, _P, _TENSORS, _TENSORS)),
         ("run", _function(_STATUS, _P, _TENSORS, _TENSORS, ctypes.POINTER(_RunOptions))),
-        ("synchronize", _function(_STATUS, _P)), ("time_device", _function(_STATUS, _P, _U32, ctypes.POINTER(ctypes.c_float))),
+        ("synchronize", _function(_STATUS, _P)),
+        ("time_device", _function(_STATUS, _P, _U32, ctypes.POINTER(ctypes.c_float))),
         ("statistics", _function(None, _P, ctypes.POINTER(_Statistics))), ("wait_stream", _function(_STATUS, _P, _P)),
     ]  # fmt: skip
 
@@ -199,14 +208,16 @@ def _check_file(path: Path) -> None:
     for i in range(count):
         kind, _, start, _, _, length = struct.unpack_from("<IIQQQQ", table, i * entry)
         if kind == 1 and start + length > size:
-            raise ModelError(f"{path} is truncated: it has {size} bytes of {start + length}; copy it again", _BAD_LIBRARY)
+            raise ModelError(
+                f"{path} is truncated: it has {size} bytes of {start + length}; copy it again", _BAD_LIBRARY
+            )
 
 
 def _spelled(path: Path) -> str:
     """The path, spelled differently for each file that was ever there.
 
-    dlopen takes an object of the same name for the same object, even when the file was replaced since. "/" and "/." mean
-    the same folder and spell the bits of the file's identity."""
+    dlopen takes an object of the same name for the same object, even when the file was replaced since. "/" and "/."
+    mean the same folder and spell the bits of the file's identity."""
     whole, facts = path.resolve(), path.stat()
     identity = hash((facts.st_dev, facts.st_ino, facts.st_mtime_ns)) & 0xFFFFFFFF
     bits = "".join("/." if identity >> i & 1 else "/" for i in range(32))
@@ -228,7 +239,9 @@ class _Library:
         get.restype, get.argtypes = ctypes.POINTER(_Api), [_U32]
         table = get(_VERSION)
         if not table:
-            raise ModelError(f"{path} does not offer version {_VERSION} of the interface: use the loader beside it", _BAD_LIBRARY)
+            raise ModelError(
+                f"{path} does not offer version {_VERSION} of the interface: use the loader beside it", _BAD_LIBRARY
+            )
         self.path = path
         self.api: Any = table.contents
         self.handle = self.create(self.api.library_open)
@@ -243,7 +256,9 @@ class _Library:
         out, message = ctypes.c_void_p(), ctypes.create_string_buffer(_MESSAGE)
         status = function(*arguments, ctypes.byref(out), message, _MESSAGE)
         if status != _OK:
-            raise ModelError(f"{self.path}: {_text(message.value)}" if status == _BAD_LIBRARY else _text(message.value), status)
+            raise ModelError(
+                f"{self.path}: {_text(message.value)}" if status == _BAD_LIBRARY else _text(message.value), status
+            )
         return out
 
     def info(self) -> Any:
@@ -307,8 +322,12 @@ def _forget(managed: Any) -> None:
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _free_capsule(capsule: int | None) -> None:
     """A capsule nobody consumed still owns its tensor; a consumed one has another name."""
-    is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+        ("PyCapsule_IsValid", ctypes.pythonapi)
+    )
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
     if is_valid(capsule, b"dltensor"):
         _exported.pop(pointer(capsule, b"dltensor"), None)
 
@@ -330,15 +349,16 @@ class DeviceArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CUDA, self._model.ordinal
 
-    def __dlpack__(self, *, stream: int | None = None, **_: Any) -> object:
-        """A `dltensor` capsule. The consumer works on its own stream, so writing must have ended, or be on that stream."""
-        if self._stream is not None and stream != self._stream:
-            self._model.synchronize()
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> object:
+        """A `dltensor` capsule. The consumer works on its own stream: writing must have ended, or be on that stream."""
+        if self._stream is not None and stream not in (-1, self._stream or 1):  # -1: the consumer wants no waiting
+            self._model._wait_stream(self._stream)  # pyright: ignore[reportPrivateUsage]
         _, _, code, bits = _DTYPES[self._dtype]
         shape = (ctypes.c_int64 * max(len(self.shape), 1))(*self.shape)
         managed = _DLManaged()
         managed.tensor.data, managed.tensor.device = self.pointer, _DLDevice(_CUDA, self._model.ordinal)
-        managed.tensor.rank, managed.tensor.code, managed.tensor.bits, managed.tensor.lanes = len(self.shape), code, bits, 1
+        managed.tensor.rank, managed.tensor.lanes = len(self.shape), 1
+        managed.tensor.code, managed.tensor.bits = code, bits
         managed.tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
         managed.deleter = _forget
         address = ctypes.addressof(managed)
@@ -368,6 +388,7 @@ class _Operand:
     shape: tuple[int, ...]
     keep: object
     stream: int | None = None  # a stream that still writes it
+    copied: bool = False  # not the caller's own memory
 
 
 def _from_numpy(value: Any, wanted: int, writable: bool) -> _Operand:
@@ -380,9 +401,11 @@ def _from_numpy(value: Any, wanted: int, writable: bool) -> _Operand:
     if name == "uint16" and wanted == 2:
         name = "bfloat16"  # its bits
     code = next((k for k, v in _DTYPES.items() if v[0] == name), None)
-    if writable and not (isinstance(value, np.ndarray) and array is value and array.flags.c_contiguous and array.flags.writeable):
+    if writable and not (
+        isinstance(value, np.ndarray) and array is value and array.flags.c_contiguous and array.flags.writeable
+    ):
         raise ModelError("an output must be a writable, C-contiguous NumPy array or GPU memory", _USAGE)
-    return _Operand(array.ctypes.data, False, code, name, array.shape, array)
+    return _Operand(array.ctypes.data, False, code, name, array.shape, array, copied=array is not value)
 
 
 def _dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -424,7 +447,9 @@ def _from_interface(value: Any) -> _Operand:
 
 def _operand(value: Any, wanted: int, stream: int | None, writable: bool = False) -> _Operand:
     """GPU arrays stay where they are; everything else becomes a NumPy array."""
-    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray):
+        return _from_numpy(value, wanted, writable)
+    if hasattr(value, "__dlpack_device__"):
         kind = int(value.__dlpack_device__()[0])
         if kind in (_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED):
             return _from_dlpack(value, kind in (_CUDA, _CUDA_MANAGED), stream)
@@ -448,7 +473,8 @@ class Bound:
         self.outputs = results
 
     def run(self, stream: int | None = None) -> dict[str, Any]:
-        """Runs with the arrays' present contents; the outputs, the same objects each time. `stream`: as for Context.run."""
+        """Runs with the arrays' present contents; the outputs, the same objects each time. `stream`: as for
+        Context.run."""
         self._context._call(self._inputs, self._outputs, stream)  # pyright: ignore[reportPrivateUsage]
         return self.outputs
 
@@ -470,7 +496,8 @@ class Context:
     ) -> dict[str, Any]:
         """Runs the model: name -> array in, name -> array out.
 
-        Inputs are NumPy arrays (or what converts to one), or GPU arrays with `__dlpack__` or `__cuda_array_interface__`.
+        Inputs are NumPy arrays (or what converts to one), or GPU arrays with `__dlpack__` or
+        `__cuda_array_interface__`.
         outputs='device' leaves results on the GPU as DeviceArray. `stream`: a CUDA stream handle (0: the legacy default
         stream) on which the run is put; with outputs='device' the call does not wait for it. Without, the call waits.
         ModelError names the input, what was given and what is wanted."""
@@ -514,6 +541,10 @@ class Context:
         self._api.statistics(self._handle, ctypes.byref(out))
         return {name: int(getattr(out, name)) for name, *_ in _Statistics._fields_}
 
+    def _wait_stream(self, stream: int) -> None:
+        with self._lock:
+            self._check(self._api.wait_stream(self._handle, stream or None))
+
     @staticmethod
     def _array(tensors: list[Any]) -> Any:
         return (_Tensor * max(len(tensors), 1))(*tensors)
@@ -534,14 +565,17 @@ class Context:
         unknown = [k for k in feed if k not in names]
         missing = [n for n in names if n not in feed]
         if unknown or missing:
-            what = f"no input is named {', '.join(map(repr, unknown))}" if unknown else f"no value for input {missing[0]!r}"
+            what = (
+                f"no input is named {', '.join(map(repr, unknown))}"
+                if unknown
+                else f"no value for input {missing[0]!r}"
+            )
             wanted = ", ".join(f"{i.name}: {i}" for i in self._library.inputs)
             raise ModelError(f"{what}; the model wants {wanted or 'no inputs'}", _USAGE)
         keep: list[object] = []
         for t, info, dtype in zip(tensors, self._library.inputs, self._library.dtypes_in, strict=True):
             operand = self._operand("input", info, feed[info.name], dtype, stream)
-            copied = isinstance(operand.keep, np.ndarray) and operand.keep is not feed[info.name]
-            if not copy and copied:
+            if not copy and operand.copied:
                 raise ModelError(f"input '{info.name}': bind needs a C-contiguous NumPy array or GPU memory", _USAGE)
             self._fill(t, operand)
             keep.append(operand.keep)
@@ -551,7 +585,8 @@ class Context:
         self, what: str, info: TensorInfo, value: Any, dtype: int, stream: int | None, writable: bool = False
     ) -> _Operand:
         try:
-            # DLPack's numbers: 1 is the legacy default stream; the maker orders its work before what we do on the stream.
+            # DLPack's numbers: 1 is the legacy default stream; the maker orders its work before what we do on the
+            # stream.
             own = self._api.context_stream(self._handle) if stream is None else stream or 1
             operand = _operand(value, dtype, own, writable)
         except (ModelError, TypeError, ValueError, BufferError, RuntimeError) as e:
@@ -562,12 +597,17 @@ class Context:
         if len(operand.shape) > _MAX_RANK:
             raise ModelError(f"{what} '{info.name}': given rank {len(operand.shape)}, wanted {info}", _USAGE)
         if operand.stream is not None and operand.stream != (stream or 1):
-            self._check(self._api.wait_stream(self._handle, operand.stream))
-        return _Operand(operand.pointer, operand.on_device, dtype, operand.dtype_name, operand.shape, operand.keep)
+            self._wait_stream(operand.stream)
+        return operand
 
     @staticmethod
     def _fill(t: Any, operand: _Operand) -> None:
-        t.data, t.memory, t.dtype, t.rank = operand.pointer or None, int(operand.on_device), operand.dtype, len(operand.shape)
+        t.data, t.memory, t.dtype, t.rank = (
+            operand.pointer or None,
+            int(operand.on_device),
+            operand.dtype,
+            len(operand.shape),
+        )
         for d, extent in enumerate(operand.shape):
             t.shape[d] = extent
 
@@ -647,6 +687,9 @@ class Model:
         """See Context.statistics."""
         return self._context.statistics()
 
+    def _wait_stream(self, stream: int) -> None:
+        self._context._wait_stream(stream)  # pyright: ignore[reportPrivateUsage]
+
     def _allocate(self, nbytes: int) -> tuple[int, object]:
         """Device memory and the object that frees it; that object keeps the model."""
         if not nbytes:
@@ -666,7 +709,8 @@ class _DeviceMemory:
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a library holds, without a GPU: plain dicts and lists of inputs, outputs, symbols, targets with their images,
+    """What a library holds, without a GPU: plain dicts and lists of inputs, outputs, symbols, targets with their
+    images,
     kernels and steps, and the metadata's JSON text. Sizes are bytes; -1 stands for a size that depends on a symbol."""
     library = _Library(Path(path))
     api, info = library.api, library.info()
@@ -694,8 +738,8 @@ def _row(function: Any, kind: Any, *place: Any) -> dict[str, Any]:
         value = getattr(row, field)
         if field == "after":
             value = [int(value[i]) for i in range(row.after_count)]
-        elif isinstance(value, ctypes.Array):
-            value = tuple(value)
+        elif field in ("cluster", "grid"):
+            value = (int(value[0]), int(value[1]), int(value[2]))
         elif isinstance(value, bytes):
             value = _text(value)
         if field not in ("reserved", "data", "after_count"):
@@ -706,8 +750,8 @@ def _row(function: Any, kind: Any, *place: Any) -> dict[str, Any]:
 def load(path: str | os.PathLike[str] | None = None, device: str | None = None) -> Model:
     """Loads a library; without a path the one beside this file.
 
-    `device`: 'cuda', 'cuda:N' or 'host'. None: the first GPU when there is one that the library's code fits, else 'host'
-    when the library holds that code. ModelError says what is missing."""
+    `device`: 'cuda', 'cuda:N' or 'host'. None: the first GPU when there is one that the library's code fits, else
+    'host' when the library holds that code. ModelError says what is missing."""
     library = _Library(_beside() if path is None else Path(path))
     if device is not None:
         return Model(library, device)

@@ -1,6 +1,8 @@
-"""The binary records of a library's payload, declared once: the serializer packs them, the C header is generated from them.
+"""The binary records of a library's payload, declared once: the serializer packs them, the C header is generated from
+them.
 
-Every record is little-endian with C's natural alignment, without implicit padding; the C header asserts sizes and offsets.
+Every record is little-endian with C's natural alignment, without implicit padding; the C header asserts sizes and
+offsets.
 """
 
 from __future__ import annotations
@@ -301,7 +303,8 @@ class EdgeRow(Record):
 
 @dataclass(frozen=True)
 class Header(Record):
-    """The payload's first bytes. `crc` is the CRC-32 of bytes 16 .. head_bytes - 1: everything but code images and weights."""
+    """The payload's first bytes. `crc` is the CRC-32 of bytes 16 .. head_bytes - 1: everything but code images and
+    weights."""
 
     magic: Magic
     version: U32
@@ -329,14 +332,16 @@ class Header(Record):
 
 
 RECORDS: tuple[type[Record], ...] = (
-    Text, IndexRef, Span, Table, Code, SymbolRow, DimRow, PortRow, TargetRow, ImageRow, KernelRow, TensorRow, StepRow, ArgRow,
-    MapRow, EdgeRow, Header,
+    Text, IndexRef, Span, Table, Code, SymbolRow, DimRow, PortRow, TargetRow, ImageRow, KernelRow, TensorRow, StepRow,
+    ArgRow, MapRow, EdgeRow, Header,
 )  # fmt: skip
 
 
 def snake(name: str) -> str:
     """CamelCase -> camel_case."""
-    return "".join("_" + c.lower() if c.isupper() and i and not name[i - 1].isupper() else c.lower() for i, c in enumerate(name))
+    return "".join(
+        "_" + c.lower() if c.isupper() and i and not name[i - 1].isupper() else c.lower() for i, c in enumerate(name)
+    )
 
 
 def c_header() -> str:
@@ -361,11 +366,15 @@ def _c_name(record: type[Record]) -> str:
 
 def _c_struct(record: type[Record]) -> list[str]:
     name = _c_name(record)
-    out, checks, offset = [f"typedef struct {name} {{"], [f"_Static_assert(sizeof({name}) == {size_of(record)}, \"{name}\");"], 0
+    out, checks, offset = (
+        [f"typedef struct {name} {{"],
+        [f'_Static_assert(sizeof({name}) == {size_of(record)}, "{name}");'],
+        0,
+    )
     for field, kind, count in layout(record):
         scalar = isinstance(kind, Scalar)
         n = kind.count if scalar else count
         out.append(f"  {kind.c_type if scalar else _c_name(kind)} {field}{f'[{n}]' if n > 1 else ''};")
-        checks.append(f"_Static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}\");")
+        checks.append(f'_Static_assert(offsetof({name}, {field}) == {offset}, "{name}.{field}");')
         offset += struct.calcsize(f"<{kind.count}{kind.letter}") if scalar else count * size_of(kind)
     return [*out, f"}} {name};", *checks]

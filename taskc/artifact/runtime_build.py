@@ -1,7 +1,7 @@
 """runtime/*.c -> the prebuilt runtime, a shared object without a model. It does not depend on any model.
 
-A wheel brings it (`python -m taskc.artifact.runtime_build OUT` makes it); from a source tree the C compiler builds it at
-first use into the user's cache.
+A wheel brings it (`python -m taskc.artifact.runtime_build OUT` makes it); from a source tree the C compiler builds it
+at first use into the user's cache.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from taskc.errors import ToolchainError
 
 SOURCES = Path(__file__).parent / "runtime"
 FLAGS = (
-    "-std=c11", "-O2", "-D_GNU_SOURCE", "-fPIC", "-fvisibility=hidden", "-fno-ident", "-Wall", "-Wextra", "-Werror", "-shared",
-    "-static-libgcc", "-pthread", "-Wl,--build-id=none", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,--hash-style=gnu",
-    "-Wl,-z,noexecstack",
+    "-std=c11", "-O2", "-D_GNU_SOURCE", "-fPIC", "-fvisibility=hidden", "-fno-ident", "-Wall", "-Wextra", "-Werror",
+    "-shared", "-static-libgcc", "-pthread", "-Wl,--build-id=none", "-Wl,-z,relro", "-Wl,-z,now",
+    "-Wl,--hash-style=gnu", "-Wl,-z,noexecstack",
 )  # fmt: skip
 DEFINED = ("-Wl,-z,defs",)  # a sanitizer's own symbols come later, so its builds do without
 LIBRARIES = ("-Wl,--no-as-needed", "-l:libdl.so.2", "-Wl,--as-needed")
@@ -44,8 +44,8 @@ def runtime_elf() -> Path:
         if known:
             return known[0]
         raise ToolchainError(
-            "the C runtime is not built yet and no C compiler was found (CC, cc, gcc, clang): install gcc, or install taskc "
-            "from a wheel, which brings the runtime"
+            "the C runtime is not built yet and no C compiler was found (CC, cc, gcc, clang): install gcc, or install "
+            "taskc from a wheel, which brings the runtime"
         )
     path = cache / f"taskc-runtime-{platform.machine()}-{key}-{_version_key(compiler)}.so"
     if not path.is_file():
@@ -53,7 +53,9 @@ def runtime_elf() -> Path:
     return path
 
 
-def build_runtime(out: Path, compiler: Sequence[str] | None = None, extra: Sequence[str] = (), defined: bool = True) -> None:
+def build_runtime(
+    out: Path, compiler: Sequence[str] | None = None, extra: Sequence[str] = (), defined: bool = True
+) -> None:
     """Compiles the runtime into `out`, whole or not at all. ToolchainError carries the compiler's output."""
     compiler = compiler or find_compiler()
     if compiler is None:

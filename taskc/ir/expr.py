@@ -374,14 +374,19 @@ def is_below(e: Index, c: Index) -> bool:
     return False
 
 
+def _upper(e: Index) -> float:
+    hi = bounds(e)[1]
+    return float("inf") if hi is None else hi
+
+
 def _split_by(e: Index, c: int) -> tuple[Index, Index, Index]:
     """e = exact + rest + small: c divides exact; 0 <= small < some common divisor of c and rest."""
     terms, const = linear(e)
     exact = _from_terms({k: v for k, v in terms.items() if v[1] * divisor(v[0]) % c == 0}, const // c * c)
     rest = e - exact
     small: Index = 0
-    for atom, coeff in list(linear(rest)[0].values()):
-        t = atom * coeff
+    parts = [atom * coeff for atom, coeff in linear(rest)[0].values()]
+    for t in sorted(parts, key=_upper):  # the smallest first, or an axis of extent 1 hides a lane
         lo, hi = bounds(small + t)
         if lo is not None and lo >= 0 and hi is not None and hi < gcd(divisor(rest - t), c):
             rest, small = rest - t, small + t
@@ -406,6 +411,9 @@ def floor_div(a: Index, c: Index) -> Index:
     quotient, rest = _split_symbolic(a, c)
     if is_below(rest, c):
         return quotient
+    parts = _split_scaled(rest, c)
+    if parts is not None:  # (n*x + u) // (n*d) with u < n
+        return quotient + floor_div(parts[1], parts[2])
     if isinstance(rest, Binary) and rest.op == "//":  # (x // n) // c
         return quotient + floor_div(rest.a, rest.b * c)
     return quotient + Binary("//", rest, c)
@@ -423,6 +431,21 @@ def _split_symbolic(a: Index, c: Index) -> tuple[Index, Index]:
         else:
             quotient = quotient + q
     return quotient, rest
+
+
+def _split_scaled(a: Index, c: Index) -> tuple[int, Index, Index, Index] | None:
+    """(n, x, d, u) such that a = n*x + u and c = n*d for the number n > 1 in a product c, with 0 <= u < n; None where there is none."""
+    terms, const = linear(c)
+    if const or len(terms) != 1:
+        return None
+    ((atom, n),) = terms.values()
+    if n < 2:
+        return None
+    exact, rest, small = _split_by(a, n)
+    (ts, k) = linear(exact)
+    if rest != 0 or any(factor % n for _, factor in ts.values()):  # an atom's own divisor would come back as x // n
+        return None
+    return n, _from_terms({key: (t, factor // n) for key, (t, factor) in ts.items()}, k // n), atom, small
 
 
 def _div_const(a: Index, c: int) -> Index:
@@ -467,7 +490,10 @@ def floor_mod(a: Index, c: Index) -> Index:
         return 0
     if not isinstance(c, int):
         _, rest = _split_symbolic(a, c)
-        return rest if isinstance(rest, int) and rest == 0 or is_below(rest, c) else Binary("%", rest, c)
+        if is_below(rest, c) or rest == 0:
+            return rest
+        parts = _split_scaled(rest, c)
+        return Binary("%", rest, c) if parts is None else floor_mod(parts[1], parts[2]) * parts[0] + parts[3]
     _, rest, small = _split_by(a, c)
     if isinstance(rest, int):
         return rest % c + small
@@ -475,6 +501,10 @@ def floor_mod(a: Index, c: Index) -> Index:
         return rest + small
     if isinstance(rest, Binary) and rest.op == "%" and isinstance(rest.b, int) and rest.b % c == 0:
         return floor_mod(rest.a, c) + small
+    terms, const = linear(rest)
+    g = gcd(c, const, *(k for _, k in terms.values()))
+    if g > 1:  # (g*x) % (g*d), as in `_reduced_div`, so that the two recombine
+        return floor_mod(_from_terms({key: (t, k // g) for key, (t, k) in terms.items()}, const // g), c // g) * g + small
     return Binary("%", rest, c) + small
 
 

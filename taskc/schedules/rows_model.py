@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Protocol
 
 from taskc.fuse.width import contiguous_width, lane, main_load
 from taskc.ir.expr import Var, substitute
 from taskc.ir.task import Rows
 from taskc.ir.value import loads
+from taskc.schedules.rows_schedule import Schedule
 from taskc.schedules.template import concrete, stride
 from taskc.targets.target import Target
 
@@ -17,32 +17,7 @@ _LATENCY = 7e-7  # seconds of one trip to memory
 _MEETING = 1.5e-7  # of one exchange through shared memory
 
 
-class Shape(Protocol):
-    """What the model needs of a schedule."""
-
-    @property
-    def along(self) -> str: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def groups(self) -> int: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def keep(self) -> int: ...
-    @property
-    def split(self) -> int: ...
-    @property
-    def block_threads(self) -> int: ...
-    @property
-    def vectors(self) -> int: ...
-    @property
-    def block_rows(self) -> int: ...
-    @property
-    def step(self) -> int: ...
-
-
-def seconds(task: Rows, s: Shape, passes: int, target: Target, sizes: Mapping[str, int]) -> float:
+def seconds(task: Rows, s: Schedule, passes: int, target: Target, sizes: Mapping[str, int]) -> float:
     """Predicted seconds of a launch with the symbols at `sizes`; `passes`: over x, for the statistics."""
     rows, columns, d = concrete(task.row.extent, sizes), concrete(task.column.extent, sizes), target.device
     blocks = ceil(rows / s.block_rows) * s.split
@@ -74,7 +49,7 @@ def seconds(task: Rows, s: Shape, passes: int, target: Target, sizes: Mapping[st
     return d.launch_seconds + max(traffic, issue, latency) + 0.2 * (traffic + issue) + (2.5e-6 if s.split > 1 else 0.0)
 
 
-def access(task: Rows, s: Shape, sizes: Mapping[str, int]) -> tuple[int, float, int]:
+def access(task: Rows, s: Schedule, sizes: Mapping[str, int]) -> tuple[int, float, int]:
     """(bytes of an element of x, traffic over need, accesses a vector takes) of the load x is made of."""
     found = main_load(task.x)
     if found is None:

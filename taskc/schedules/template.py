@@ -40,7 +40,8 @@ def traits_of(task: Task) -> Traits:
 class Template(Protocol):
     """A schedule template. Schedules are frozen dataclasses of the template's own; `str` of one is short and unique."""
 
-    NAME: str
+    @property
+    def NAME(self) -> str: ...
 
     def space(self, target: Target, traits: Traits, /) -> tuple[Any, ...]:
         """Every legal schedule, the same for every size; at most about 200."""

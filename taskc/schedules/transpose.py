@@ -16,7 +16,7 @@ from math import prod as int_prod
 from taskc.fuse.width import contiguous_width, lane
 from taskc.ir.expr import Index, Var, ceildiv, mentions, prod, substitute, unravel
 from taskc.ir.mapping import Layout
-from taskc.ir.program import Bind, Buffer, Commit, Fetch, LoadPort, Program, StoreTile, block_vars, thread_var
+from taskc.ir.program import Buffer, Commit, Fetch, LoadPort, Program, StoreTile, block_vars, thread_var
 from taskc.ir.task import Axis, Map, Store, Task
 from taskc.ir.value import Hole, Let, Load, Reduce, guard, loads, rewrite, walk
 from taskc.schedules.template import Traits, concrete
@@ -68,9 +68,11 @@ def find_turn(task: Task) -> Turn | str:
         return "not a map"
     if len(task.stores) != 1:
         return f"{len(task.stores)} stores: a tile is turned around for one"
+    if any(a.extent == 0 for a in task.axes):
+        return "no elements"
     store = task.stores[0]
     if any(isinstance(v, (Let, Reduce)) for v in walk(store.value)):
-        return "indices that come from data, or a reduction a element"
+        return "indices that come from data, or a reduction an element"
     written = store.tensor.address(store.index)
     j = _innermost(task.axes, written)
     if j is None:
@@ -196,8 +198,11 @@ def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     p.do("grid_dependency_launch")
     z, y, x = unravel(bx, (prod([a.extent for a in t.batch]), down, across))
     origin = (p.let("j0", y * s.j), p.let("i0", x * s.i))
-    fixed = {f"{k}": p.let(f"b_{k}", v) for k, v in _bind(t.batch, p.let("batch", z)).items()} if t.batch else {}
-    bind: Bind = lambda row, column: {**fixed, **_bind(t.i, column), **_bind(t.j, row)}
+    fixed = {k: p.let(f"b_{k}", v) for k, v in _bind(t.batch, p.let("batch", z)).items()} if t.batch else {}
+
+    def bind(row: Index, column: Index) -> dict[str, Index]:
+        return {**fixed, **_bind(t.i, column), **_bind(t.j, row)}
+
     tile = p.declare(Buffer("tile", dtype, s.i * s.j, "shared", 0))
     layout = rotated(s.i, 16 // dtype.bytes)
     port = LoadPort(_MOVED, (s.j, s.i), (j, i), bind, s.copy, s.threads, tile, layout, guard(t.conditions, t.load))
@@ -209,5 +214,6 @@ def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     p.do("barrier")
     store = task.stores[0]
     value = rewrite(store.value, lambda v: Hole(_MOVED, v.dtype) if v == t.load else None)
-    p.put(StoreTile("out", (Store(store.tensor, store.index, value),), (s.j, s.i), (j, i), bind, s.threads, tid, origin, {_MOVED: (tile, layout)}))
+    stores = (Store(store.tensor, store.index, value),)
+    p.put(StoreTile("out", stores, (s.j, s.i), (j, i), bind, s.threads, tid, origin, {_MOVED: (tile, layout)}))
     return p

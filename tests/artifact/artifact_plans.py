@@ -28,6 +28,7 @@ from taskc.artifact.plan import (
     Symbol,
     TargetPlan,
     TensorArg,
+    TensorMapArg,
     WeightMemory,
 )
 from taskc.ir.dtype import F32, I32
@@ -56,8 +57,8 @@ extern "C" int taskc_launch_scale(void** a, const Launch* l) {
   for (int i = 0; i < l->grid[0] * l->threads && i < n; ++i) out[i] = x[i] * w[i % m];
   return 0;
 }
-// out[0] = runs since the counter was zeroed; scratch must be writable; fails when the first input is negative, leaving the
-// counter at 100
+// out[0] = runs since the counter was zeroed; scratch must be writable; fails when the first input is negative,
+// leaving the counter at 100
 extern "C" int taskc_launch_count(void** a, const Launch*) {
   int *out = value<int*>(a[0]); const float *x = value<const float*>(a[1]); int *counter = value<int*>(a[2]);
   int *scratch = value<int*>(a[3]); long long bytes = value<long long>(a[4]);
@@ -157,7 +158,9 @@ def affine_plan(code: Code, rows: Index = 3, cols: int = 5, weights: np.ndarray 
     )
     target = TargetPlan(code.target, code.images, KERNELS, tensors, steps, 256 + 4 * n)
     ports = (Port("a", F32, shape, names), Port("b", F32, shape, names))
-    return ModelPlan("affine", symbols, ports, (Port("y", F32, shape, names),), (target,), ((0, w.tobytes()),), '{"made": "test"}')
+    return ModelPlan(
+        "affine", symbols, ports, (Port("y", F32, shape, names),), (target,), ((0, w.tobytes()),), '{"made": "test"}'
+    )
 
 
 def affine(a: np.ndarray, b: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -191,7 +194,12 @@ def chain_plan(code: Code, length: int, n: int = 1000) -> ModelPlan:
     """y = x + length * w by dependent launches that take turns in two arena buffers."""
     x, y, w = PlanTensor("x", F32, (n,), InputMemory(0)), PlanTensor("y", F32, (n,), OutputMemory(0)), WeightMemory(0)
     size = (4 * n + 255) // 256 * 256
-    tensors = (x, y, PlanTensor("w", F32, (n,), w), *(PlanTensor(f"t{i}", F32, (n,), ArenaMemory(i * size)) for i in range(2)))
+    tensors = (
+        x,
+        y,
+        PlanTensor("w", F32, (n,), w),
+        *(PlanTensor(f"t{i}", F32, (n,), ArenaMemory(i * size)) for i in range(2)),
+    )
     steps: list[Launch] = []
     for i in range(length):
         source = 0 if i == 0 else 3 + (i - 1) % 2
@@ -217,4 +225,73 @@ def peek_plan(code: Code) -> ModelPlan:
     """y = the first float of the arena, which nothing has written."""
     tensors = (PlanTensor("y", F32, (1,), OutputMemory(0)), PlanTensor("t", F32, (1,), ArenaMemory(0)))
     steps = (Launch(PEEK, (1, 1, 1), (TensorArg(0), TensorArg(1)), name="Peek"),)
-    return ModelPlan("peek", (), (), (Port("y", F32, (1,)),), (TargetPlan(code.target, code.images, KERNELS, tensors, steps, 256),))
+    return ModelPlan(
+        "peek", (), (), (Port("y", F32, (1,)),), (TargetPlan(code.target, code.images, KERNELS, tensors, steps, 256),)
+    )
+
+
+def misc_plan(code: Code, rows: int = 13, cols: int = 70) -> ModelPlan:
+    """copy = x through a tensor map with boxes of 8 rows and 32 columns; ranks = each block's rank in clusters of 2;
+    sum = the number of blocks, counted across a cooperative grid."""
+    padded = (cols + 3) // 4 * 4  # a tensor map's strides are multiples of 16 bytes
+    tensors = (
+        PlanTensor("x", F32, (rows, padded), InputMemory(0)),
+        PlanTensor("copy", F32, (rows, padded), OutputMemory(0)),
+        PlanTensor("ranks", I32, (6,), OutputMemory(1)),
+        PlanTensor("sum", I32, (5,), OutputMemory(2)),
+    )
+    box = TensorMapArg(0, (padded, rows), (padded * 4,), (32, 8))
+    tiles = (ceildiv(padded, 32), ceildiv(rows, 8), 1)
+    steps = (
+        Launch(0, tiles, (box, TensorArg(1), IntArg(rows), IntArg(padded)), name="Identity"),
+        Launch(1, (6, 1, 1), (TensorArg(2),), name="Ranks"),
+        Launch(2, (5, 1, 1), (TensorArg(3), CounterArg(4)), name="Blocks"),
+    )
+    kernels = (
+        Kernel("map_copy", 32, 60_000),
+        Kernel("ranks", 32, 0, cluster=(2, 1, 1)),
+        Kernel("grid_sum", 32, 0, cooperative=True),
+    )
+    target = TargetPlan(code.target, code.images, kernels, tensors, steps, 0)
+    outputs = Port("copy", F32, (rows, padded)), Port("ranks", I32, (6,)), Port("sum", I32, (5,))
+    return ModelPlan("misc", (), (Port("x", F32, (rows, padded)),), outputs, (target,))
+
+
+MISC_KERNELS = r"""
+struct alignas(64) Map { char bytes[128]; };
+extern "C" __global__ void map_copy(const __grid_constant__ Map map, float* out, int rows, int cols) {
+  extern __shared__ __align__(128) float tile[];
+  __shared__ __align__(8) unsigned long long barrier;
+  unsigned b = (unsigned)__cvta_generic_to_shared(&barrier), t = (unsigned)__cvta_generic_to_shared(tile);
+  int x = blockIdx.x * 32, y = blockIdx.y * 8;
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(b));
+    asm volatile("fence.mbarrier_init.release.cluster;");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" :: "r"(b));
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}],
+    [%4];"
+                 :: "r"(t), "l"(&map), "r"(x), "r"(y), "r"(b) : "memory");
+  }
+  __syncwarp();
+  unsigned done = 0;
+  while (!done)
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(b) : "memory");
+  for (int r = 0; r < 8; ++r)
+    if (y + r < rows && x + threadIdx.x < cols) out[(y + r) * cols + x + threadIdx.x] = tile[r * 32 + threadIdx.x];
+}
+extern "C" __global__ void ranks(int* out) {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  if (threadIdx.x == 0) out[blockIdx.x] = (int)rank;
+}
+// every block waits for all others: needs co-residency. The counter goes up to gridDim.x and is left zero.
+extern "C" __global__ void grid_sum(int* out, int* counter) {
+  if (threadIdx.x) return;
+  atomicAdd(counter, 1);
+  while (atomicAdd(counter, 0) % 65536 < (int)gridDim.x) {}
+  out[blockIdx.x] = (int)gridDim.x;
+  __threadfence();
+  if (atomicAdd(counter, 65536) / 65536 == (int)gridDim.x - 1) *counter = 0;
+}
+"""

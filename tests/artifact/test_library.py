@@ -69,8 +69,12 @@ def test_no_relocation_refers_to_the_payload(library: Write) -> None:
     path = library(affine_plan(host_code()))
     segments = re.findall(r"LOAD\s+0x\w+ 0x(\w+)", tool("readelf", "-lW", str(path)))
     payload = max(int(a, 16) for a in segments)
-    relocations = re.findall(r"^([0-9a-f]{16})\s+\w+ R_\w+\s+([0-9a-f]+)?", tool("readelf", "-rW", str(path)), re.MULTILINE)
-    assert relocations and all(int(place, 16) < payload and int(value or "0", 16) < payload for place, value in relocations)
+    relocations = re.findall(
+        r"^([0-9a-f]{16})\s+\w+ R_\w+\s+([0-9a-f]+)?", tool("readelf", "-rW", str(path)), re.MULTILINE
+    )
+    assert relocations and all(
+        int(place, 16) < payload and int(value or "0", 16) < payload for place, value in relocations
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--strip-all",), ("--strip-unneeded",)])
@@ -104,10 +108,12 @@ def test_the_loader_stands_alone(library: Write, tmp_path: Path) -> None:
     moved.mkdir()
     shutil.move(path, moved / "net.so")
     shutil.move(tmp_path / "net.py", moved / "net.py")
-    load = f"s = importlib.util.spec_from_file_location('net', {str(moved / 'net.py')!r}); loader = importlib.util.module_from_spec(s)"
-    load = f"import importlib.util; {load}; sys.modules['net'] = loader; s.loader.exec_module(loader)"
+    load = f"import importlib.util as u; s = u.spec_from_file_location('net', {str(moved / 'net.py')!r}); "
+    load += "loader = u.module_from_spec(s); sys.modules['net'] = loader; s.loader.exec_module(loader)"
     code = ONCE.replace("from taskc.artifact import loader", load)
-    code = code.replace('loader.load(sys.argv[1], "host")', 'loader.load(device="host"); assert "taskc" not in sys.modules')
+    code = code.replace(
+        'loader.load(sys.argv[1], "host")', 'loader.load(device="host"); assert "taskc" not in sys.modules'
+    )
     done = python(code, env={"PYTHONPATH": ""})
     assert done.stdout.strip() == expected(), done.stderr
     code = f"import runpy, numpy as np; m = runpy.run_path({str(moved / 'net.py')!r})['load'](device='host'); "
@@ -134,14 +140,16 @@ def test_without_a_compiler(tmp_path: Path) -> None:
     done = python(code, str(tmp_path / "image"), str(tmp_path / "m.so"), env=empty)
     assert done.returncode == 0, done.stderr
     assert python(ONCE, str(tmp_path / "m.so"), env=empty).stdout.strip() == expected()
-    done = python(code, str(tmp_path / "image"), str(tmp_path / "n.so"), env={**empty, "TASKC_CACHE_DIR": str(tmp_path / "c")})
+    done = python(
+        code, str(tmp_path / "image"), str(tmp_path / "n.so"), env={**empty, "TASKC_CACHE_DIR": str(tmp_path / "c")}
+    )
     assert done.returncode and "no C compiler was found" in done.stderr and not (tmp_path / "n.so").exists()
 
 
 def test_a_failing_compiler_is_named(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="does not compile"):
         build_runtime(tmp_path / "rt.so", extra=["-Dpayload=int"])
-    with pytest.raises(ToolchainError, match="does not start: .*absent"):
+    with pytest.raises(ToolchainError, match=r"does not start: .*absent"):
         build_runtime(tmp_path / "rt.so", compiler=[str(tmp_path / "absent")])
     assert list(tmp_path.iterdir()) == []
 
@@ -173,7 +181,7 @@ def test_no_space_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bad_places(tmp_path: Path) -> None:
-    with pytest.raises(TaskcError, match="cannot write .*absent/m.so: No such file"):
+    with pytest.raises(TaskcError, match=r"cannot write .*absent/m\.so: No such file"):
         write_library(affine_plan(host_code()), tmp_path / "absent" / "m.so")
     with pytest.raises(UsageError, match="the library's loader would have the same name"):
         write_library(affine_plan(host_code()), tmp_path / "m.py")
@@ -196,13 +204,19 @@ def test_weights_of_2500_megabytes(tmp_path: Path) -> None:
     )
     moved = type(target)(target.target, target.images, target.kernels, tensors, target.steps, target.arena_bytes)
     big = type(plan)(
-        plan.name, plan.symbols, plan.inputs, plan.outputs, (moved,), ((0, b"\1" * 4096), (place, rng_weights(cols).tobytes()))
+        plan.name,
+        plan.symbols,
+        plan.inputs,
+        plan.outputs,
+        (moved,),
+        ((0, b"\1" * 4096), (place, rng_weights(cols).tobytes())),
     )
     path = tmp_path / "big.so"
     write_library(big, path)
     assert path.stat().st_size > 2_500_000_000 and path.stat().st_blocks * 512 < 50_000_000
     code = (
-        "import sys, resource, numpy as np; from taskc.artifact import loader; from artifact_plans import affine, rng_weights\n"
+        "import sys, resource, numpy as np; from taskc.artifact import loader\n"
+        "from artifact_plans import affine, rng_weights\n"
         "m = loader.load(sys.argv[1], 'host'); a = np.random.default_rng(0).standard_normal((1, 312)).astype('f')\n"
         "assert np.array_equal(m.run({'a': a, 'b': a})['y'], affine(a, a, rng_weights(312)))\n"
         "assert loader.describe(sys.argv[1])['weights_bytes'] > 2_500_000_000\n"
@@ -219,8 +233,12 @@ def test_example_program_and_header(library: Write, tmp_path: Path) -> None:
     program = tmp_path / "run"
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-I", str(tmp_path)]
     subprocess.run(["gcc", *flags, "-o", str(program), str(ROOT / "examples/run.c"), "-ldl"], check=True)
-    subprocess.run(["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", str(tmp_path / "model.h")], check=True)
-    subprocess.run(["gcc", "-std=c99", "-pedantic", "-Werror", "-fsyntax-only", "-x", "c", str(tmp_path / "model.h")], check=True)
+    subprocess.run(
+        ["g++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", str(tmp_path / "model.h")], check=True
+    )
+    subprocess.run(
+        ["gcc", "-std=c99", "-pedantic", "-Werror", "-fsyntax-only", "-x", "c", str(tmp_path / "model.h")], check=True
+    )
     done = subprocess.run([str(program), str(path), "host", "17"], capture_output=True, text=True, check=True)
     rows = {line.split(" ", 1)[0]: line for line in done.stdout.splitlines()}
     assert rows["a"].startswith("a [17, 5] ") and rows["y"].startswith("y [17, 5] ")

@@ -104,8 +104,14 @@ def test_shape_messages(library: Write) -> None:
     model = loader.load(library(symbolic_plan(host_code(), low=2, multiple=3)), "host")
     zeros = lambda *s: np.zeros(s, np.float32)  # noqa: E731
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"a": zeros(3, 4), "b": zeros(3, 5)}, r"input 'a': given float32\[3, 4\], wanted float32\[batch, 5\]: dim 1 must be 5"),
-        ({"a": zeros(3, 5), "b": zeros(6, 5)}, r"input 'b': given float32\[6, 5\], wanted float32\[batch, 5\]: dim 0 must be 3"),
+        (
+            {"a": zeros(3, 4), "b": zeros(3, 5)},
+            r"input 'a': given float32\[3, 4\], wanted float32\[batch, 5\]: dim 1 must be 5",
+        ),
+        (
+            {"a": zeros(3, 5), "b": zeros(6, 5)},
+            r"input 'b': given float32\[6, 5\], wanted float32\[batch, 5\]: dim 0 must be 3",
+        ),
         ({"a": zeros(1, 5), "b": zeros(1, 5)}, r"input 'a': given float32\[1, 5\].*\('batch'\)|must be at least 2"),
         ({"a": zeros(4, 5), "b": zeros(4, 5)}, r"must be a multiple of 3"),
         ({"a": zeros(15), "b": zeros(3, 5)}, r"input 'a': given float32\[15\], wanted float32\[batch, 5\]"),
@@ -184,7 +190,8 @@ def test_order_follows_edges_not_the_list(library: Write) -> None:
     path = library(chain_plan(host_code(), 9))
     code = (
         "import sys, numpy as np; from taskc.artifact import loader\n"
-        "m = loader.load(sys.argv[1], 'host'); x = np.arange(1000, dtype='f'); w = np.random.default_rng(3).integers(-8, 8, 1000)\n"
+        "m = loader.load(sys.argv[1], 'host'); x = np.arange(1000, dtype='f')\n"
+        "w = np.random.default_rng(3).integers(-8, 8, 1000)\n"
         "assert np.array_equal(m.run({'x': x})['y'], x + 9 * w.astype('f'))"
     )
     for seed in range(1, 6):
@@ -236,7 +243,11 @@ def test_description_needs_no_device(library: Write) -> None:
     (target,) = facts["targets"]
     assert [k["symbol"] for k in target["kernels"]] == ["add", "scale", "count", "peek"]
     assert target["kernels"][0]["registers"] == 12 and target["kernels"][0]["notes"] == "loads 16 bytes"
-    assert target["steps"][1]["after"] == [0] and target["steps"][1]["name"] == "Mul_2" and target["steps"][0]["grid"] == (-1, 1, 1)
+    assert (
+        target["steps"][1]["after"] == [0]
+        and target["steps"][1]["name"] == "Mul_2"
+        and target["steps"][0]["grid"] == (-1, 1, 1)
+    )
 
 
 class Foreign:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifact_plans import chain_plan, counter_plan, host_code, outputs_plan, peek_plan, symbolic_plan
+from artifact_plans import (
+    chain_plan,
+    counter_plan,
+    host_code,
+    outputs_plan,
+    peek_plan,
+    symbolic_plan,
+)
 from conftest import ROOT
 
 from taskc.artifact.format import seal, serialize
@@ -30,11 +37,18 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "rt.so", folder / "run"
 
 
-def run(program: Path, library: Path, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    program: Path, library: Path, *args: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     # a damaged extent makes the example ask for absurd amounts of memory
-    checks = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    checks = {
+        "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:exitcode=99",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
     command = [str(program), str(library), *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **checks, **(env or {})})
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **checks, **(env or {})}
+    )
 
 
 def clean(done: subprocess.CompletedProcess[str]) -> bool:

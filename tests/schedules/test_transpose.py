@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from task_cases import Case, program, run
 
 from taskc.codegen.emit import emit
 from taskc.codegen.nvrtc import compile_cuda
@@ -22,7 +23,6 @@ from taskc.schedules.template import Traits
 from taskc.schedules.transpose import Schedule, Turn, find_turn
 from taskc.targets import TARGETS
 from taskc.tune.choose import choose
-from tests.schedules.running import Case, program, run
 
 HOST = TARGETS["host"]
 RNG = np.random.default_rng(9)
@@ -83,7 +83,8 @@ def test_ranks_and_merged_axes(tmp_path: Path) -> None:
     cases: list[Case] = []
     for task in (to_last, to_first, keys, turned, five):
         shape = tuple(d for d in turn(task).load.tensor.shape if isinstance(d, int))
-        cases += [Case(task, s, [({}, {"x": data(F32, *shape)})]) for s in (Schedule(32, 32, 128, "async"), Schedule(64, 32, 256, "register"))]
+        schedules = (Schedule(32, 32, 128, "async"), Schedule(64, 32, 256, "register"))
+        cases += [Case(task, s, [({}, {"x": data(F32, *shape)})]) for s in schedules]
     run(transpose, cases, tmp_path)
 
 

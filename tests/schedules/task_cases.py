@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from taskc.codegen.emit import emit
-from taskc.codegen.hostcc import compile_host
 from taskc.codegen.host_library import HostLibrary
+from taskc.codegen.hostcc import compile_host
 from taskc.fuse.stitch import stitch
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import DType
@@ -21,6 +21,7 @@ from taskc.ir.graph import Array
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.program import Program
 from taskc.ir.task import Task, inputs, outputs
+from taskc.ir.verify import verify
 from taskc.targets import TARGETS
 
 
@@ -40,7 +41,12 @@ TOLERANCE = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 4e-6, "f64": 1e-13}
 
 
 def program(template: ModuleType, case: Case, name: str) -> Program:
-    return stitch(template.build(case.task, case.schedule, TARGETS["host"], name), case.task)
+    """The stitched program, verified."""
+    reason = template.why_not(case.task, TARGETS["host"])
+    assert reason is None, reason
+    p = stitch(template.build(case.task, case.schedule, TARGETS["host"], name), case.task)
+    verify(p)
+    return p
 
 
 def run(template: ModuleType, cases: Sequence[Case], folder: Path, seeds: Sequence[int] = (0, 7)) -> None:
@@ -59,7 +65,8 @@ def run(template: ModuleType, cases: Sequence[Case], folder: Path, seeds: Sequen
     library.set_order(0)
 
 
-def launch(library: HostLibrary, name: str, p: Program, task: Task, arrays: Mapping[str, Array], symbols: Mapping[str, int]) -> dict[str, Array]:
+def launch(library: HostLibrary, name: str, p: Program, task: Task, arrays: Mapping[str, Array],
+           symbols: Mapping[str, int]) -> dict[str, Array]:
     """One launch; every tensor ends at an unreadable page, outputs and scratch start as NaN, counters must return to zero."""
     mine: dict[str, Array] = {t.name: library.guarded(np.ascontiguousarray(arrays[t.name]), 16 if t.dtype.bytes < 16 else 1)
                               for t in inputs(task)}

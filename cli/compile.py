@@ -1,0 +1,56 @@
+"""`taskc compile`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from taskc.compile import STEPS, Options, compile_model
+from taskc.errors import UsageError
+from taskc.observe import Observer, Stopped
+
+from .options import PATH, model_options, parse_dims, parse_shapes, parse_targets, refuse_precision, target_option
+from .progress import progress
+from .text import bytes_text
+
+
+@click.command("compile")
+@click.argument("model", type=PATH)
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="The library; MODEL.so without it. The loader MODEL.py lies beside it.")
+@target_option()
+@model_options
+@click.option("--tune-for", "sizes", multiple=True, metavar="NAME=SIZE", help="The size of a symbolic dim that schedules are ranked for.")
+@click.option("--precision", metavar="TYPE", help="Only 'keep', the model's own types, so far.")
+@click.option("--dump", type=PATH, metavar="DIR", help="Write every step's result there as numbered text files.")
+@click.option("--stop-after", type=click.Choice(STEPS), help="End after a step; nothing is written but dumps.")
+@click.option("--header", is_flag=True, help="Also write model.h, the library's C interface.")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, metavar="N", help="Compilers at once (0: one for each CPU).")
+@click.option("-v", "--verbose", is_flag=True, help="Name every kernel, and show each step's seconds.")
+def compile_command(model: Path, output: Path | None, target: str, shapes: tuple[str, ...], dims: tuple[str, ...], sizes: tuple[str, ...],
+                    precision: str | None, dump: Path | None, stop_after: str | None, header: bool, jobs: int, verbose: bool) -> None:
+    """Compile MODEL (.onnx) into one library.
+
+    \b
+    taskc compile model.onnx -o model.so --target sm_90a,host
+    taskc compile model.onnx --shape x:1x3x224x224 --dim batch=1
+    """
+    refuse_precision(precision)
+    out = output or model.with_suffix(".so")
+    if not out.parent.is_dir():
+        raise UsageError(f"-o {out}: there is no folder {out.parent}; make it first")
+    options = Options(parse_targets(target), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for"), jobs, header)
+    start = time.perf_counter()
+    with progress(verbose) as listen:
+        observer = Observer(dump=dump, stop_after=stop_after, listen=listen)
+        try:
+            plan = compile_model(model, out, options=options, observe=observer)
+        except Stopped:
+            click.echo(f"stopped after {stop_after}; no library was written" + (f"; dumps are in {dump}" if dump else ""))
+            return
+    seconds = time.perf_counter() - start
+    if verbose:
+        click.echo("  ".join(f"{step} {spent:.2f} s" for step, spent in observer.seconds.items()), err=True)
+    kernels = ", ".join(f"{t.target}: {len(t.kernels)} kernels" for t in plan.targets)
+    click.echo(f"{out} ({bytes_text(out.stat().st_size)}) and {out.with_suffix('.py').name} in {seconds:.1f} s; {kernels}")
