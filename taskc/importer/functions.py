@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx.defs
-from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
+from taskc.importer.problems import NodeProblem
 from taskc.importer.types import FROM_ONNX
 from taskc.ir.graph import TensorType
 
 Attributes = Mapping[str, AttributeProto]
+FunctionKey = tuple[str, str, str]  # domain, name, overload
+
+DEPTH_LIMIT = 60
 
 
 def bind_attributes(node: NodeProto, given: Attributes) -> NodeProto:
@@ -40,25 +44,40 @@ def attributes_of_call(function: FunctionProto, call: NodeProto) -> dict[str, At
     return {a.name: a for a in function.attribute_proto} | {a.name: a for a in call.attribute}
 
 
+def expanded_size(functions: Mapping[FunctionKey, FunctionProto], key: FunctionKey, known: dict[FunctionKey, int],
+                  calling: tuple[FunctionKey, ...] = ()) -> int:
+    """How many nodes a call of the function becomes. NodeProblem (bad) for functions that call themselves, or too deeply.
+
+    A file of a few kB can ask for billions of nodes, so this is counted before anything is inlined."""
+    if key in known:
+        return known[key]
+    if key in calling:
+        raise NodeProblem(f"function {key[1]!r} calls itself", bad=True)
+    if len(calling) > DEPTH_LIMIT:
+        raise NodeProblem(f"functions call each other more than {DEPTH_LIMIT} deep", bad=True)
+    total = 1
+    for n in functions[key].node:
+        inner = ("" if n.domain == "ai.onnx" else n.domain, n.op_type, n.overload)
+        total += expanded_size(functions, inner, known, (*calling, key)) if inner in functions else 1
+    known[key] = total
+    return total
+
+
 def schema_function(schema: onnx.defs.OpSchema, node: NodeProto, opset: int, types: Sequence[TensorType | None]) -> FunctionProto | None:
     """The function by which ONNX defines an operator that taskc has no reader for, if it does."""
-    if schema.has_function:
-        body = schema.function_body
-        out = FunctionProto()
-        out.ParseFromString(body.SerializeToString())
-    elif schema.has_context_dependent_function:
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+    known: Any = schema  # onnx's stubs leave these members out
+    if not is_defined_by_function(schema):
+        return None
+    out = FunctionProto()
+    if known.has_function:
+        out.ParseFromString(known.function_body.SerializeToString())
+    else:
+        versions = [v for v in known.context_dependent_function_opset_versions if v <= opset]
         if not versions:
             return None
-        text = schema.get_context_dependent_function_with_opset_version(
+        text = known.get_context_dependent_function_with_opset_version(
             max(versions), node.SerializeToString(), [_type_proto(t).SerializeToString() for t in types])
-        out = FunctionProto()
-        try:
-            out.ParseFromString(text)
-        except DecodeError:
-            return None
-    else:
-        return None
+        out.ParseFromString(text)
     if not out.node:
         return None
     del out.input[:]
@@ -66,6 +85,12 @@ def schema_function(schema: onnx.defs.OpSchema, node: NodeProto, opset: int, typ
     del out.output[:]
     out.output.extend(o.name for o in schema.outputs)
     return out
+
+
+def is_defined_by_function(schema: onnx.defs.OpSchema) -> bool:
+    """Whether ONNX itself says how the operator is made of others."""
+    known: Any = schema
+    return bool(known.has_function or known.has_context_dependent_function)
 
 
 def _type_proto(t: TensorType | None) -> TypeProto:

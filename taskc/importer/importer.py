@@ -11,7 +11,15 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from taskc.errors import BadModel, Unsupported
 from taskc.importer.builder import Builder
 from taskc.importer.constants import read_constant
-from taskc.importer.functions import attributes_of_call, bind_attributes, schema_function
+from taskc.importer.functions import (
+    DEPTH_LIMIT,
+    FunctionKey,
+    attributes_of_call,
+    bind_attributes,
+    expanded_size,
+    is_defined_by_function,
+    schema_function,
+)
 from taskc.importer.order import captured, label, needed_nodes, reads
 from taskc.importer.problems import LearnedBound, NodeProblem, Problems
 from taskc.importer.reading import NodeReading
@@ -23,9 +31,8 @@ from taskc.ir.graph import Graph
 from taskc.ops.registry import find_reader, load_operators
 
 Env = dict[str, "str | None"]  # a name in the file -> value name, '' absent, None when it could not be read
-FunctionKey = tuple[str, str, str]
 
-_NODE_LIMIT = 500_000  # nodes after inlining; a file of a few kB can ask for billions
+_NODE_LIMIT = 200_000  # nodes after inlining; a file of a few kB can ask for billions
 _REASONS = {
     "Loop": "loops are not handled", "Scan": "loops are not handled", "SequenceMap": "sequences are not handled",
     **dict.fromkeys(("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceLength",
@@ -75,6 +82,7 @@ class _Importer:
     builder: Builder = field(default_factory=Builder)
     problems: Problems = field(default_factory=Problems)
     functions: dict[FunctionKey, FunctionProto] = field(default_factory=dict[FunctionKey, FunctionProto])
+    sizes: dict[FunctionKey, int] = field(default_factory=dict[FunctionKey, int])  # nodes of a call, by function
     count: int = 0
 
     def run(self) -> Graph:
@@ -129,7 +137,7 @@ class _Importer:
         for node in nodes:
             self.count += 1
             if self.count > _NODE_LIMIT:
-                raise NodeProblem(f"it grows to more than {_NODE_LIMIT} nodes when its functions are inlined", bad=True)
+                raise NodeProblem(f"it has more than {_NODE_LIMIT} nodes when its functions are inlined", bad=True)
             wanted = max((i + 1 for i, o in enumerate(node.output) if o in used), default=0)
             outputs = [o for o in node.output[:wanted] if o]
             if any(scope.env[i] is None for i in reads(node) if i in scope.env):
@@ -160,7 +168,7 @@ class _Importer:
             return
         opset = scope.opsets.get(domain, 0)
         schema = find_schema(node.op_type, domain, opset) if opset else None
-        defined = schema is not None and (schema.has_function or schema.has_context_dependent_function)
+        defined = schema is not None and is_defined_by_function(schema)
         if find_reader(node.op_type, opset, domain) is None and not defined:
             self._note(node, scope, NodeProblem(_why_unknown(node, domain, schema is not None), bad=False))
 
@@ -170,6 +178,8 @@ class _Importer:
         key = (domain, node.op_type, node.overload)
         inputs = [scope.env[i] or "" if i else "" for i in node.input]
         if key in self.functions:
+            if expanded_size(self.functions, key, self.sizes) > _NODE_LIMIT:
+                raise NodeProblem(f"it becomes more than {_NODE_LIMIT} nodes when its functions are inlined", bad=True)
             return self._inline(self.functions[key], key, node, inputs, scope)
         if domain not in scope.opsets:
             raise NodeProblem(f"the model does not import the operator set {domain or 'ai.onnx'!r}", bad=True)
@@ -203,8 +213,8 @@ class _Importer:
 
     def _inline(self, function: FunctionProto, key: FunctionKey, call: NodeProto, inputs: Sequence[str], scope: _Scope) -> list[str | None]:
         """Reads a function's body with the call's inputs and attributes in place of its own."""
-        if key in scope.inlining:
-            raise NodeProblem(f"function {key[1]!r} calls itself", bad=True)
+        if len(scope.inlining) > DEPTH_LIMIT or (key in scope.inlining and key not in self.functions):
+            raise NodeProblem(f"{key[1]!r} is defined by itself, or functions call each other more than {DEPTH_LIMIT} deep", bad=True)
         if len(inputs) > len(function.input) or len(call.output) > len(function.output):
             raise NodeProblem(f"has {len(inputs)} inputs and {len(call.output)} outputs, more than its function declares", bad=True)
         env = Env(zip(function.input, [*inputs, *[""] * (len(function.input) - len(inputs))], strict=True))

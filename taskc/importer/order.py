@@ -8,7 +8,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from taskc.importer.problems import NodeProblem
 
-_DEPTH = 40  # subgraphs inside subgraphs
+_DEPTH = 20  # subgraphs inside subgraphs
 
 
 def label(node: NodeProto) -> str:

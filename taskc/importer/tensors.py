@@ -63,7 +63,7 @@ def _typed_fields(t: TensorProto, what: str, dtype: DType, count: int) -> Array:
     wide = np.array(numbers, {"float_data": np.float32, "double_data": np.float64, "int64_data": np.int64,
                               "uint64_data": np.uint64, "int32_data": np.int64}[field])
     if dtype.name in ("f16", "bf16"):  # the bits, one pattern an element
-        bits = (wide & 0xFFFF).astype(np.uint16)
+        bits = (wide.astype(np.int64) & 0xFFFF).astype(np.uint16)
         return bits if dtype == BF16 else bits.view(np.float16)
     return wide.astype(dtype.numpy)
 
@@ -87,7 +87,7 @@ def _external(t: TensorProto, what: str, dtype: DType, shape: tuple[int, ...], f
 
 
 def _number(text: str, key: str, what: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise BadModel(f"{what}: external data {key} {text[:40]!r} is not a byte count")
     return int(text)
 

@@ -54,7 +54,7 @@ def convert(x: Array, to: DType) -> Array:
 
 
 def _float_to_int(x: Array, to: DType) -> Array:
-    info = np.iinfo(to.numpy)
+    info = np.iinfo(to.numpy_name)
     whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
     low, high = whole <= float(info.min), whole >= float(info.max)
     inner = np.where(low | high, 0.0, whole).astype(to.numpy)

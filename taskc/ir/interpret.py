@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from typing_extensions import assert_never
 
 from taskc.ir.convert import convert, stored_as, values_of
 from taskc.ir.dtype import F64, DType
@@ -20,7 +19,7 @@ from taskc.ir.functions import FUNCTIONS
 from taskc.ir.graph import Array, Graph
 from taskc.ir.reference import bind_graph, run_reference
 from taskc.ir.task import Attention, Axis, Contraction, Map, Rows, Statistic, Store, Task, inputs, outputs
-from taskc.ir.value import Call, Cast, Choose, Const, Element, Guard, Hole, Let, Load, Number, Reduce, Tensor, Value
+from taskc.ir.value import Call, Cast, Choose, Const, Guard, Hole, Let, Load, Number, Reduce, Tensor, Value
 
 __all__ = ["evaluate_graph", "evaluate_task", "evaluate_tasks", "symbols_of"]
 
@@ -74,9 +73,7 @@ class _Point:
             return self._reduce(v)
         if isinstance(v, Hole):
             return self.holes[v.name]
-        if isinstance(v, Element):
-            raise TypeError("an element of a buffer has no meaning outside of a program")
-        assert_never(v)
+        raise TypeError(f"{v} has no meaning outside of a program")
 
     def _load(self, v: Load) -> Array:
         data = self.tensors[v.tensor.name]

@@ -11,7 +11,7 @@ from taskc.ir.dtype import F32, F64, DType
 from taskc.ir.expr import prod, unravel
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Contraction, Store, axis
-from taskc.ir.value import Hole, Tensor
+from taskc.ir.value import Dim, Hole, Tensor
 from taskc.ops.broadcast import broadcast_load, broadcast_shapes
 from taskc.ops.elementwise import Elementwise
 from taskc.ops.known import scalar
@@ -43,7 +43,7 @@ class MatMul(Op):
         return (TensorType(a.dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n)),)
 
     @staticmethod
-    def _matrix(shape: tuple[object, ...], transposed: bool) -> tuple[object, object]:
+    def _matrix(shape: tuple[Dim, ...], transposed: bool) -> tuple[Dim, Dim]:
         return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
     def reference(self, *ins: Array | None) -> tuple[Array, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def _pad(r: Reading, before: list[Index], after: list[Index], number: float | in
             r.unsupported(f"its negative pads cut more than {list(shape)} has")
         x = r.add(Slice(tuple(-b for b in cut[0]), sizes, (1,) * len(shape)), x)
     wide = tuple(maximum(p, 0) for p in before), tuple(maximum(p, 0) for p in after)
-    return x if all(p == 0 for side in wide for p in side) else r.add(Pad(*wide, cast(Mode, mode), number), x)
+    return x if all(p == 0 for side in wide for p in side) else r.add(Pad(*wide, mode, number), x)
 
 
 @onnx_reader("Pad", since=11)

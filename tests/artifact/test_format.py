@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from artifact_plans import affine_plan, host_code, symbolic_plan
-from conftest import python
+from artifact_process import python
 
 from taskc.artifact import loader
 from taskc.artifact.format import HEADER_PATH, seal, serialize

@@ -25,7 +25,7 @@ from artifact_plans import (
     rng_weights,
     symbolic_plan,
 )
-from conftest import python
+from artifact_process import python
 
 from taskc.artifact import loader
 from taskc.artifact.plan import Image

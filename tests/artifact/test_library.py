@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from artifact_plans import affine, affine_plan, host_code, rng_weights, symbolic_plan
-from conftest import ROOT, python
+from artifact_process import ROOT, python
 
 from taskc.artifact import loader
 from taskc.artifact.elf import BadElf, extend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import copysign
 
 import numpy as np
 
@@ -27,8 +28,8 @@ class DropNeutral(Rule[WithConstant]):
         if out != e.type(found.value):
             return f"it also broadcasts {e.type(found.value)} to {out}"
         zero = e.number(found.constant)
-        changes = out.dtype.is_float and zero is not None and found.function in ("add", "sub")
-        if changes and bool(np.signbit(zero)) == (found.function == "sub"):
+        sums = out.dtype.is_float and found.function in ("add", "sub")
+        if sums and zero is not None and (copysign(1.0, zero) < 0) == (found.function == "sub"):
             return "it turns -0 into +0"
         return None
 
