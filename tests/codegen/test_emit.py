@@ -19,8 +19,28 @@ from taskc.ir.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, U64
 from taskc.ir.expr import Var, minimum
 from taskc.ir.graph import Graph
 from taskc.ir.program import (
-    Assign, Buffer, Commit, Declare, Define, DefineValue, Do, For, If, LoadPort, Note, Pointer, Program, Query, Return, Scope, Set, Stmt,
-    Variable, VectorLoad, VectorStore, Workspace,
+    Assign,
+    Buffer,
+    Commit,
+    Declare,
+    Define,
+    DefineValue,
+    Do,
+    For,
+    If,
+    LoadPort,
+    Note,
+    Pointer,
+    Program,
+    Query,
+    Return,
+    Scope,
+    Set,
+    Stmt,
+    Variable,
+    VectorLoad,
+    VectorStore,
+    Workspace,
 )
 from taskc.ir.task import Contraction, Map, Store, axis
 from taskc.ir.value import Call, Cast, Choose, Const, Element, Guard, Hole, Number, Tensor, call

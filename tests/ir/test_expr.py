@@ -14,8 +14,28 @@ from taskc.codegen.host_library import HostLibrary
 from taskc.codegen.hostcc import compile_host
 from taskc.codegen.text import condition_text, index_text
 from taskc.ir.expr import (
-    Index, Sum, Var, bounds, ceildiv, divides, divisor, evaluate, exact_div, floor_div, floor_mod, is_below, linear, maximum, mentions,
-    minimum, positive, prod, ravel, substitute, unravel, variables,
+    Index,
+    Sum,
+    Var,
+    bounds,
+    ceildiv,
+    divides,
+    divisor,
+    evaluate,
+    exact_div,
+    floor_div,
+    floor_mod,
+    is_below,
+    linear,
+    maximum,
+    mentions,
+    minimum,
+    positive,
+    prod,
+    ravel,
+    substitute,
+    unravel,
+    variables,
 )
 from tests.ir import expression_fuzz as fuzz
 
