@@ -174,7 +174,8 @@ def test_every_function_means_what_numpy_says(part: str, scalar_library: tuple[H
         with np.errstate(all="ignore"):
             want = evaluate_task(s.task, s.feeds)["out"]
         dtype = task.stores[n].tensor.dtype
-        bad = differs(values[f"out{n}"], want, dtype)
+        cancels = name.startswith("gelu")  # x * (1 + f(x)) where f(x) is near -1
+        bad = differs(values[f"out{n}"], want, dtype, s.feeds["x"] if cancels else None)
         if bad.any():
             k = int(np.argmax(bad))
             got, right = values_of(values[f"out{n}"], dtype)[k], values_of(want, dtype)[k]
@@ -182,14 +183,19 @@ def test_every_function_means_what_numpy_says(part: str, scalar_library: tuple[H
     assert not wrong, "\n".join(wrong)
 
 
-def differs(got: Array, want: Array, dtype: DType) -> Array:
-    """Where two stored arrays differ by more than a few units in the last place; integers and bools exactly."""
+def differs(got: Array, want: Array, dtype: DType, scale: Array | None = None) -> Array:
+    """Where two stored arrays differ by more than a few units in the last place; integers and bools exactly.
+
+    scale: stored values to whose size the compute type's rounding may be relative besides."""
     if not dtype.is_float:
         return got != want
     g, w = values_of(got, dtype).astype(np.float64), values_of(want, dtype).astype(np.float64)
     unit = {F16: 2.0**-10, BF16: 2.0**-7, F32: 2.0**-21, F64: 2.0**-45}[dtype]
     with np.errstate(all="ignore"):
-        near = np.abs(g - w) <= unit * np.abs(w) + np.finfo(np.float16 if dtype == F16 else np.float32).tiny
+        most = unit * np.abs(w) + np.finfo(np.float16 if dtype == F16 else np.float32).tiny
+        if scale is not None:
+            most = most + min(unit, 2.0**-21) * np.abs(values_of(scale, dtype).astype(np.float64))
+        near = np.abs(g - w) <= most
     return ~(near | (g == w) | (np.isnan(g) & np.isnan(w)))
 
 
