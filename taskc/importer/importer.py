@@ -169,7 +169,7 @@ class _Importer:
         opset = scope.opsets.get(domain, 0)
         schema = find_schema(node.op_type, domain, opset) if opset else None
         defined = schema is not None and is_defined_by_function(schema)
-        if (schema is None and not domain) or (find_reader(node.op_type, opset, domain) is None and not defined):
+        if self._reader(node.op_type, opset, domain) is None and not defined:
             self._note(node, scope, NodeProblem(_why_unknown(node, domain, schema is not None), bad=False))
 
     def _read(self, node: NodeProto, wanted: int, scope: _Scope) -> Sequence[str | None]:
@@ -196,7 +196,7 @@ class _Importer:
         types = [builder.types[i] if i else None for i in inputs]
         if schema is not None:
             check_types(schema, types)
-        read = find_reader(node.op_type, opset, domain) if schema is not None or domain else None
+        read = self._reader(node.op_type, opset, domain)
         if read is None:
             function = schema_function(schema, node, opset, types) if schema is not None else None
             if function is None:
@@ -210,6 +210,13 @@ class _Importer:
         if len(values) < wanted:
             raise NodeProblem(f"its output {node.output[wanted - 1]!r} is not handled", bad=False)
         return [builder.rename(v, o, start) if o else v for v, o in zip(values, node.output, strict=False)]
+
+    @staticmethod
+    def _reader(op_type: str, opset: int, domain: str) -> Reader | None:
+        """The reader; none for an operator that ONNX has only in other opsets than this."""
+        if find_schema(op_type, domain, opset) is None and find_schema(op_type, domain, HIGHEST_OPSET) is not None:
+            return None
+        return find_reader(op_type, opset, domain)
 
     def _inline(self, function: FunctionProto, key: FunctionKey, call: NodeProto, inputs: Sequence[str], scope: _Scope) -> list[str | None]:
         """Reads a function's body with the call's inputs and attributes in place of its own."""
