@@ -108,7 +108,7 @@ def test_bad_nodes_are_named(nodes: list[object], reason: str) -> None:
 
 def test_an_operator_of_a_later_opset() -> None:
     nodes = [node("Mod", "x x", "y", name="rest")]
-    with pytest.raises(Unsupported, match="rest: not an operator of ai.onnx at this opset"):
+    with pytest.raises(Unsupported, match="rest: not an operator"):
         import_model(model(nodes, {"x": X}, "y", opset=9))
     with pytest.raises(BadModel, match="fmod=1"):
         import_model(model(nodes, {"x": X}, "y", opset=13))
