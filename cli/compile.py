@@ -10,10 +10,12 @@ import click
 from taskc.compile import STEPS, Options, compile_model
 from taskc.errors import UsageError
 from taskc.observe import Observer, Stopped
+from taskc.tune.tuner import TuneOptions
 
-from .options import PATH, model_options, parse_dims, parse_shapes, parse_targets, refuse_precision, target_option
+from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, refuse_precision, target_option
 from .progress import progress
 from .text import bytes_text
+from .tune import run_tuning
 
 
 @click.command("compile")
@@ -26,10 +28,14 @@ from .text import bytes_text
 @click.option("--dump", type=PATH, metavar="DIR", help="Write every step's result there as numbered text files.")
 @click.option("--stop-after", type=click.Choice(STEPS), help="End after a step; nothing is written but dumps.")
 @click.option("--header", is_flag=True, help="Also write model.h, the library's C interface.")
+@click.option("--cache", "folder", type=PATH, metavar="DIR", help="Use the schedules that `taskc tune` left there.")
+@click.option("--locked", is_flag=True, help="With --cache: refuse untuned or stale kernels (exit code 6).")
+@click.option("--budget", metavar="TIME", help="With --cache: tune what is missing first, for at most this long (90s, 2m).")
 @click.option("--jobs", type=click.IntRange(min=0), default=0, metavar="N", help="Compilers at once (0: one for each CPU).")
 @click.option("-v", "--verbose", is_flag=True, help="Name every kernel, and show each step's seconds.")
 def compile_command(model: Path, output: Path | None, target: str, shapes: tuple[str, ...], dims: tuple[str, ...], sizes: tuple[str, ...],
-                    precision: str | None, dump: Path | None, stop_after: str | None, header: bool, jobs: int, verbose: bool) -> None:
+                    precision: str | None, dump: Path | None, stop_after: str | None, header: bool, folder: Path | None, locked: bool, budget: str | None,
+                    jobs: int, verbose: bool) -> None:
     """Compile MODEL (.onnx) into one library.
 
     \b
@@ -40,8 +46,13 @@ def compile_command(model: Path, output: Path | None, target: str, shapes: tuple
     out = output or model.with_suffix(".so")
     if not out.parent.is_dir():
         raise UsageError(f"-o {out}: there is no folder {out.parent}; make it first")
-    options = Options(parse_targets(target), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for"), jobs, header)
+    if folder is None and (locked or budget):
+        raise UsageError(f"{'--locked' if locked else '--budget'} needs --cache DIR")
+    options = Options(parse_targets(target), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for"), jobs, header, folder, locked,
+                      lambda m: click.echo(f"warning: {m}", err=True))
     start = time.perf_counter()
+    if folder is not None and budget:
+        run_tuning(model, folder, options.targets, options, TuneOptions(budget=parse_seconds(budget, "--budget"), jobs=jobs))
     with progress(verbose) as listen:
         observer = Observer(dump=dump, stop_after=stop_after, listen=listen)
         try:

@@ -13,6 +13,7 @@ from .failures import guarded
 from .library import bench_command, inspect_command, run_command, verify_command
 from .machine import doctor_command
 from .model import check_command, explain_command, ops_command
+from .tune import cache_group, tune_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,7 +23,7 @@ def taskc() -> None:
 
 
 for _command in (compile_command, run_command, verify_command, bench_command, inspect_command, check_command, explain_command, ops_command,
-                 doctor_command):
+                 doctor_command, tune_command, cache_group):
     taskc.add_command(_command)
 
 

@@ -42,6 +42,16 @@ def parse_dims(texts: Sequence[str], option: str = "--dim") -> dict[str, int]:
     return out
 
 
+def parse_seconds(text: str | None, option: str) -> float | None:
+    """`90s`, `2m`, `45` -> seconds; None stays None."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
+    if not found:
+        raise UsageError(f"{option} {text}: wanted a time such as 90s or 2m")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+
+
 def parse_inputs(texts: Sequence[str]) -> dict[str, str]:
     """`NAME=random` -> {NAME: random}; what the right side means is `taskc.feeds`' business."""
     out: dict[str, str] = {}

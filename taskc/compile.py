@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,20 +18,30 @@ from taskc.fuse.partition import partition
 from taskc.fuse.units import Unit, make_units
 from taskc.importer import import_model
 from taskc.importer.source import Source
-from taskc.ir.expr import Index
+from taskc.ir.expr import Index, Var
 from taskc.ir.graph import Graph
 from taskc.ir.printer import graph_text, task_text
 from taskc.observe import Observer
 from taskc.passes.pipeline import default_passes, run_passes
 from taskc.targets import TARGETS, Target
+from taskc.tune.cache import Cache
+from taskc.tune.choose import all_sizes
 from taskc.tune.kernels import BuiltKernel, build_kernels
+from taskc.tune.pick import CachedSchedules
+from taskc.tune.problem import toolchain
 
 STEPS = ("import", "passes", "partition", "kernels", "compile", "write")
 
 
+def _quiet(message: str) -> None:
+    warnings.warn(message, stacklevel=2)
+
+
 @dataclass(frozen=True)
 class Options:
-    """How to compile. `sizes` are what symbolic dims are ranked for; `jobs` counts compilers at once (0: all CPUs)."""
+    """How to compile. `sizes` are what symbolic dims are ranked for; `jobs` counts compilers at once (0: all CPUs).
+
+    `cache` is a folder of tuned schedules; `locked` refuses kernels it does not have or has for another toolchain."""
 
     targets: tuple[str, ...] = ("sm_90a",)
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict[str, "Sequence[int | None]"])
@@ -38,6 +49,9 @@ class Options:
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     jobs: int = 0
     header: bool = False
+    cache: Path | None = None
+    locked: bool = False
+    warn: Callable[[str], None] = _quiet
 
 
 def compile_model(source: Source, out: str | Path, target: str | Sequence[str] = "sm_90a", *, options: Options | None = None,
@@ -48,30 +62,51 @@ def compile_model(source: Source, out: str | Path, target: str | Sequence[str] =
     options = options or Options(targets=(target,) if isinstance(target, str) else tuple(target))
     observe = observe or Observer()
     targets = [_target(name) for name in options.targets]
-    graph = observe.step("import", lambda: import_model(source, shapes=options.shapes, dims=options.dims), graph_text)
-    graph = observe.step("passes", lambda: run_passes(graph, default_passes()), graph_text)
-    units, derived = make_units(graph)
-    groups = observe.step("partition", lambda: partition(units, graph.output_values()), _groups_text)
-    plan = observe.step("write", lambda: _plan(graph, groups, derived, targets, options, observe))
+    front = read_groups(source, options, observe)
+    plan = observe.step("write", lambda: _plan(front, targets, options, observe))
     write_library(plan, Path(out), header=options.header)
     return plan
 
 
-def _plan(graph: Graph, groups: Sequence[Unit], derived: Mapping[str, Index], targets: Sequence[Target], options: Options,
-          observe: Observer) -> ModelPlan:
-    built = {t.name: _kernels(groups, t, options, observe) for t in targets}
+@dataclass(frozen=True)
+class Front:
+    """The front half's result, the same for every target: groups, what derived dims are, and the sizes to rank for."""
+
+    graph: Graph
+    groups: list[Unit]
+    derived: Mapping[str, Index]
+    sizes: Mapping[str, int]
+
+
+def read_groups(source: Source, options: Options, observe: Observer) -> Front:
+    """Import, passes and partition."""
+    graph = observe.step("import", lambda: import_model(source, shapes=options.shapes, dims=options.dims), graph_text)
+    graph = observe.step("passes", lambda: run_passes(graph, default_passes()), graph_text)
+    units, derived = make_units(graph)
+    groups = observe.step("partition", lambda: partition(units, graph.output_values()), _groups_text)
+    symbols = {d.name: d for v in graph.inputs for d in graph.types[v].shape if isinstance(d, Var)}
+    return Front(graph, groups, derived, all_sizes(symbols, derived, options.sizes))
+
+
+def _plan(front: Front, targets: Sequence[Target], options: Options, observe: Observer) -> ModelPlan:
+    graph = front.graph
+    built = {t.name: _kernels(front, t, options, observe) for t in targets}
     constants = [v.name for kernels, _ in built.values() for k in kernels for v in k.tensors]
     weights = weight_offsets(graph, [*constants, *(v for _, v in graph.outputs)])
-    plans = tuple(_target_plan(graph, t, *built[t.name], derived, weights) for t in targets)
+    plans = tuple(_target_plan(graph, t, *built[t.name], front.derived, weights) for t in targets)
     symbols, inputs, outputs = plan_ports(graph)
     return ModelPlan(graph.name, symbols, inputs, outputs, plans, weight_pieces(graph, weights), _metadata(options))
 
 
-def _kernels(groups: Sequence[Unit], target: Target, options: Options, observe: Observer) -> tuple[list[BuiltKernel], Compiled]:
-    kernels = observe.step("kernels", lambda: build_kernels(groups, target, options.sizes, observe.counter("kernels", len(groups))), _kernels_text)
+def _kernels(front: Front, target: Target, options: Options, observe: Observer) -> tuple[list[BuiltKernel], Compiled]:
+    cached = None if options.cache is None else CachedSchedules(Cache(options.cache, options.warn), toolchain(), options.warn, options.locked)
+    done = observe.counter("kernels", len(front.groups))
+    kernels = observe.step("kernels", lambda: build_kernels(front.groups, target, front.sizes, done, cached), _kernels_text)
+    if cached is not None:
+        cached.finish(target)
     texts = {k.symbol: k.text for k in kernels}
-    done = observe.counter("compile", len(texts))
-    return kernels, observe.step("compile", lambda: compile_kernels(texts, target, options.jobs, done, with_ptx=target.name == "sm_80"))
+    compiled = observe.counter("compile", len(texts))
+    return kernels, observe.step("compile", lambda: compile_kernels(texts, target, options.jobs, compiled, with_ptx=target.name == "sm_80"))
 
 
 def _target_plan(graph: Graph, target: Target, kernels: Sequence[BuiltKernel], code: Compiled, derived: Mapping[str, Index],

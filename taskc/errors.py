@@ -33,6 +33,12 @@ class AccuracyError(TaskcError):
     exit_code = 5
 
 
+class Untuned(TaskcError):
+    """A locked compile met kernels that the cache does not have, or has for another toolchain."""
+
+    exit_code = 6
+
+
 class ToolchainError(TaskcError):
     """NVRTC, the C++ compiler or a package they need failed or is missing."""
 

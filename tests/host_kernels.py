@@ -60,7 +60,7 @@ def surrounded(library: HostLibrary, array: Array) -> tuple[Array, Array]:
 
 
 def run_kernel(library: HostLibrary, program: Program, values: dict[str, Array], symbols: Mapping[str, int], order: int = 0) -> None:
-    """Launches the program on arrays that `surrounded` made, missing outputs made here; checks what lies around them."""
+    """Launches the program on `values` by tensor name, adds what it writes, and checks what lies around the tensors."""
 
     def number(e: Index) -> int:
         return evaluate(e, symbols)
@@ -76,8 +76,10 @@ def run_kernel(library: HostLibrary, program: Program, values: dict[str, Array],
             fronts.append(front)
         values[t.name] = given
         args.append(given)
-    work = [library.guarded(np.zeros(number(w.elements), np.int32) if w.kind == "counter" else unwritten([number(w.elements)], w.dtype), align=16)
-            for w in program.workspaces]
+    work: list[Array] = []
+    for w in program.workspaces:
+        n = number(w.elements)
+        work.append(library.guarded(np.zeros(n, np.int32) if w.kind == "counter" else unwritten([n], w.dtype), align=16))
     scalars = [np.int32(symbols[s.name]) for s in program.symbols]
     library.set_order(order)
     grid = [number(x) for x in program.grid]

@@ -135,7 +135,7 @@ class _Stitcher:
         if port.name not in self.shapes:
             origin = (Var("origin0_", 0, None, port.tile[0]), Var("origin1_", 0, None, port.tile[1]))
 
-            def access(base: list[Index], axis: int, o: Index):  # noqa: ANN202
+            def access(base: list[Index], axis: int, o: Index):
                 found = main_load(self.element(port, origin, base, axis, o))
                 return None if found is None else (found[0].tensor, found[0].tensor.address(found[0].index), found[1])
 
@@ -292,7 +292,7 @@ class _Stitcher:
         if name not in self.shapes:
             origin = (Var("origin0_", 0, None, s.tile[0]), Var("origin1_", 0, None, s.tile[1]))
 
-            def access(base: list[Index], axis: int, o: Index):  # noqa: ANN202
+            def access(base: list[Index], axis: int, o: Index):
                 address, conditions, _ = self._final(s, st, origin, base, axis, o)
                 return st.tensor, address, conditions
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BF16", "BOOL", "DTYPES", "DType", "F16", "F32", "F64", "I16", "I32", "I64", "I8", "U16", "U32", "U64", "U8", "from_numpy"]
+__all__ = ["BF16", "BOOL", "DTYPES", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "DType", "from_numpy"]
 
 
 @dataclass(frozen=True)

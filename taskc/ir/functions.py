@@ -56,8 +56,8 @@ def _floor_division(a: Array, b: Array) -> Array:
     """ONNX Div: true division for floats, truncated towards zero for integers (objects are exact index expressions)."""
     if np.asarray(a).dtype.kind in "iu":
         safe = np.where(b == 0, 1, b)
-        q = np.abs(a) // np.abs(safe)
-        return np.where((a < 0) != (b < 0), -q, q).astype(np.asarray(a).dtype)
+        inexact = (a % safe != 0) & ((a < 0) != (safe < 0))  # |a| would overflow for the least integer
+        return (a // safe + inexact).astype(np.asarray(a).dtype)
     return a // b if np.asarray(a).dtype == object else a / b
 
 

@@ -51,7 +51,8 @@ class Map:
 class Contraction:
     """acc[b, m, n] = sum over k of a(b, m, k) * b(b, k, n), accumulated in `accumulate`; stores see Hole('acc').
 
-    `operand` is the type both values are rounded to before they are multiplied. Both operand values are zero outside their guards, never where 0 <= k < K fails.
+    `operand` is the type both values are rounded to before they are multiplied. Both operand values are zero outside their guards,
+    never where 0 <= k < K fails.
     precision: 'native', or 'tf32' where float32 operands may be rounded to TF32 (10 bits) before they are multiplied."""
 
     batch: Axis

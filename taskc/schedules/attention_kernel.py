@@ -13,7 +13,19 @@ from taskc.ir.dtype import F32
 from taskc.ir.expr import Index, ceildiv, maximum, mentions, minimum, prod, substitute, unravel
 from taskc.ir.mapping import Layout, tile_mapping
 from taskc.ir.program import (
-    Bind, Buffer, Commit, Fetch, FetchTile, LoadPort, Program, Set, StoreTile, TilePort, VectorStore, block_vars, thread_var,
+    Bind,
+    Buffer,
+    Commit,
+    Fetch,
+    FetchTile,
+    LoadPort,
+    Program,
+    Set,
+    StoreTile,
+    TilePort,
+    VectorStore,
+    block_vars,
+    thread_var,
 )
 from taskc.ir.task import Attention, Axis
 from taskc.ir.value import Const, Element, Value, call, choose
@@ -145,20 +157,22 @@ class FlashKernel:
         with p.loop("e", 0, self.rows) as e:
             p.put(Set(self.top[e], _MINUS_INFINITY))
         begin, end = self._key_tiles()
-        steps = Steps(lambda jt, slot: self._fetch(jt, slot, begin), lambda jt, slot: self._commit(jt, slot, begin), self._step,
-                      ready=lambda: p.do("grid_dependency_wait"))
+        steps = Steps(
+            lambda jt, slot: self._fetch(jt, slot, begin), lambda jt, slot: self._commit(jt, slot, begin), self._step,
+            ready=lambda: p.do("grid_dependency_wait"),
+        )
         pipeline(p, "async", self.stages, begin, end, steps)
         self._finish()
         return p
 
     def _make_ports(self) -> None:
-        t, batch = self.task, self.task.batch.var.name
+        t = self.task
 
         def port(name: str, tile: Pieces, buffer: Buffer, first: Axis, second: Axis) -> LoadPort:
             if tile.down:
                 first, second = second, first
-            bind: Bind = lambda i, j: {batch: self.batch, first.var.name: i, second.var.name: j}
-            return LoadPort(name, tile.shape, (first.extent, second.extent), bind, "async", self.threads, buffer, tile.layout)
+            limits = (first.extent, second.extent)
+            return LoadPort(name, tile.shape, limits, self._bind(first, second), "async", self.threads, buffer, tile.layout)
 
         self.port_q = port("q", self.tile_q, self.qs, t.m, t.k)
         self.port_k = port("key", self.tile_k, self.ks, t.j, t.k)
@@ -221,12 +235,12 @@ class FlashKernel:
         """score = scale * score + bias, minus infinity where a row does not see a key."""
         p, t = self.p, self.task
         batch, m, j = t.batch.var.name, t.m.var.name, t.j.var.name
-        bind: Bind = lambda i, jj: {batch: self.batch, m: i, j: jj}
         with p.loop("uq", 0, self.score_units) as uq:
             bias = Buffer("bias_cells", F32, self.rows * self.neighbours)
             if t.bias is not None:
                 p.declare(bias)
-                port = TilePort("bias", self.unit, (t.m.extent, t.j.extent), bind, self.workers, self.worker, bias, self.neighbours, 1)
+                limits, bind = (t.m.extent, t.j.extent), self._bind(t.m, t.j)
+                port = TilePort("bias", self.unit, limits, bind, self.workers, self.worker, bias, self.neighbours, 1)
                 p.put(FetchTile(port, (self.m0 + self.group * self.unit[0], j0 + uq * self.unit[1])))
             with p.loop("ur", 0, self.rows) as ur, p.loop("uc", 0, self.neighbours) as uc:
                 row, column = self.at(uq, ur, uc)
@@ -284,10 +298,15 @@ class FlashKernel:
                 place = self.staging_layout(*self.at(uq, ur, 0))
                 p.put(VectorStore(F32, self.neighbours, self.staging.pointer(place), self.out.pointer(self.cell(uq, ur, 0))))
         p.do("barrier")
-        batch, m, n = t.batch.var.name, t.m.var.name, t.n.var.name
-        bind: Bind = lambda i, j: {batch: self.batch, m: i, n: j}
         width = power_of_two(self.nd)
-        for piece in range(self.nd // width):
-            layout: Layout = lambda i, j, piece=piece: self.staging_layout(i, j + piece * width)
-            p.put(StoreTile("out", "stores", (self.bm, width), (t.m.extent, t.n.extent), bind, self.threads, self.tid,
-                            (self.m0, piece * width), {"acc": (self.staging, layout)}))
+        for column in range(0, self.nd, width):
+            p.put(StoreTile("out", "stores", (self.bm, width), (t.m.extent, t.n.extent), self._bind(t.m, t.n), self.threads, self.tid,
+                            (self.m0, column), {"acc": (self.staging, self._staged_from(column))}))
+
+    def _staged_from(self, first: int) -> Layout:
+        """Where the results from column `first` on are staged."""
+        return lambda i, j: self.staging_layout(i, j + first)
+
+    def _bind(self, first: Axis, second: Axis) -> Bind:
+        batch = self.task.batch.var.name
+        return lambda i, j: {batch: self.batch, first.var.name: i, second.var.name: j}

@@ -47,7 +47,8 @@ class TensorCores(FlashKernel):
         row, chunk = LDMATRIX_ROW.at(self.worker, 0)
         with p.loop("jj", 0, self.bj // 16) as jj:
             a, b = p.declare(Buffer("fw", U32, 4)), p.declare(Buffer("fv", U32, 4))
-            p.do("accumulators_as_a", a.pointer(), self.scores.pointer(jj * 8), self.scores.pointer(jj * 8 + 4), template=(self.task.operand.name,))
+            left, right = self.scores.pointer(jj * 8), self.scores.pointer(jj * 8 + 4)
+            p.do("accumulators_as_a", a.pointer(), left, right, template=(self.task.operand.name,))
             with p.loop("nn", 0, self.nd // 16) as nn:
                 place = self.tile_v.place(jj * 16 + row, nn * 16 + chunk * 8)
                 p.do("ldmatrix_x4_trans", b.pointer(), self.vs.pointer(place + slot * (self.tile_v.count * self.tile_v.size)))

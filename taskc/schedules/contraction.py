@@ -121,8 +121,7 @@ class ContractionKernel:
             sum_parts(p, self.acc, self.cell, self.part, t.split, self.tiles, t.threads)
         self.stage()
         p.do("barrier")
-        b, m, n = self.task.batch.var.name, self.task.m.var.name, self.task.n.var.name
-        bind: Bind = lambda i, j: {b: self.batch, m: i, n: j}
+        bind = bind_result(self.task, self.batch)
         p.put(StoreTile("out", "stores", (t.bm, t.bn), (self.task.m.extent, self.task.n.extent), bind, t.threads, self.tid,
                         (self.m0, self.n0), {"acc": (self.staging, self.staging_layout)}))
         return p
@@ -167,6 +166,12 @@ def place_of_block(p: Program, block: Index, shape: tuple[Index, Index, Index, I
     return p.let("batch", batch), p.let("part", part), p.let("tile_m", tile_m), p.let("tile_n", tile_n)
 
 
+def bind_result(task: Contraction, batch: Index) -> Bind:
+    """(i, j) -> the point of the result at row i and column j of matrix `batch`."""
+    b, m, n = task.batch.var.name, task.m.var.name, task.n.var.name
+    return lambda i, j: {b: batch, m: i, n: j}
+
+
 def fill(p: Program, buffer: Buffer) -> None:
     """Sets every element of a register buffer to zero."""
     with p.loop("e", 0, buffer.size) as e:
@@ -194,7 +199,8 @@ def sum_parts(p: Program, acc: Buffer, cell: Index, part: Index, split: int, til
     mine = p.let("mine", cell * (split * cells) + tid * width)
     vectors = acc.size // width
     with p.when(owners - tid), p.loop("e", 0, vectors) as e:
-        p.put(VectorStore(acc.dtype, width, Pointer("partial", mine + part * cells + e * (owners * width)), acc.pointer(e * width), cache="st_cg"))
+        target = Pointer("partial", mine + part * cells + e * (owners * width))
+        p.put(VectorStore(acc.dtype, width, target, acc.pointer(e * width), cache="st_cg"))
     last, flag = Var("last", 0, 1), Buffer("flag", I32, 1, "shared", 0)
     p.declare(flag)
     p.put(Query(last, "last_block", (Pointer("counter", cell), split, flag.pointer())))

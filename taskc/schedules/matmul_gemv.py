@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from taskc.ir.dtype import BOOL, F32, F64, DType
 from taskc.ir.expr import Index, ceildiv, prod
-from taskc.ir.program import Bind, Buffer, FetchTile, Program, Set, StoreTile, TilePort, block_vars, thread_var
+from taskc.ir.program import Buffer, FetchTile, Program, Set, StoreTile, TilePort, block_vars, thread_var
 from taskc.ir.task import Axis, Contraction, Task
-from taskc.ir.value import Cast, Value, call, is_view
-from taskc.schedules.contraction import add_to, fill, k_range, place_of_block, staging_layout, sum_parts
+from taskc.ir.value import Cast, Value, call, is_constant, is_view
+from taskc.schedules.contraction import add_to, bind_result, fill, k_range, place_of_block, staging_layout, sum_parts
 from taskc.schedules.loads import first_load, lies_along
 from taskc.schedules.template import Traits, concrete
 from taskc.targets.target import Target
@@ -106,7 +106,7 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     bk, bn = s.tile(together)
     d, size = target.device, task.operand.bytes
     blocks = -(-m // s.bm) * -(-n // bn) * batch * s.split
-    steps = -(-(-(-k // bk)) // s.split)
+    steps = -(-k // (bk * s.split))
     registers = min(255, s.bm * (s.vec + s.unroll) + s.vec * s.unroll + 40)
     resident = max(1, min(d.architecture.max_threads_per_sm // s.threads, d.architecture.registers_per_sm // (s.threads * registers),
                           d.architecture.shared_bytes_per_sm // (_shared_bytes(s, task.accumulate, together) + 1024)))
@@ -149,7 +149,6 @@ class _Kernel:
         self.per_row = s.unroll if self.together else s.vec  # columns of a thread
         self.deep = s.vec if self.together else s.unroll  # steps of k of a thread
         self.acc = Buffer("acc", total, s.bm * self.per_row)
-        self.a = Buffer("ra", self._register_type(task.a), s.bm * self.deep)
 
     def _register_type(self, v: Value) -> DType:
         """Computed values are rounded to the operand's type; what lies in memory as such widens at once."""
@@ -170,44 +169,61 @@ class _Kernel:
         p.declare(self.acc)
         fill(p, self.acc)
         begin, end = k_range(p, part, ceildiv(t.k.extent, self.bk), s.split)
-        p.do("grid_dependency_wait")
+        if is_constant(t.b):  # weights are on their way before the wait; an empty range of k adds zeros
+            b = self._load_b(begin)
+            p.do("grid_dependency_wait")
+            self._add_products(begin, b)
+            begin = begin + 1
+        else:
+            p.do("grid_dependency_wait")
         with p.loop("kt", begin, end, unroll=False) as kt:
-            self._step(kt)
+            self._add_products(kt, self._load_b(kt))
         self._meet(cell, part)
         return p
 
     def _port(self, name: str, tile: tuple[int, int], axes: tuple[Axis, Axis], buffer: Buffer, width: int, axis: int,
               workers: int, worker: Index) -> TilePort:
         batch, (first, second) = self.task.batch.var.name, axes
-        bind: Bind = lambda i, j: {batch: self.batch, first.var.name: i, second.var.name: j}
+
+        def bind(i: Index, j: Index) -> dict[str, Index]:
+            return {batch: self.batch, first.var.name: i, second.var.name: j}
+
         return TilePort(name, tile, (first.extent, second.extent), bind, workers, worker, buffer, width, axis)
 
-    def _step(self, kt: Index) -> None:
-        """One step of k: loads of b first, all in flight together, then a's, then the products."""
+    def _load_b(self, kt: Index) -> list[Buffer]:
+        """Starts the loads of a step, all in flight together: one buffer, or one a row of k."""
         p, s, t = self.p, self.s, self.task
         kind = self._register_type(t.b)
         if self.together:
             b = [p.declare(Buffer("rb", kind, s.unroll * s.vec))]
             port = self._port("b", (self.bk, self.bn), (t.k, t.n), b[0], s.vec, 0, s.threads, self.tid)
             p.put(FetchTile(port, (kt * self.bk, self.n0)))
-        else:
-            b = [p.declare(Buffer(f"rb{u}", kind, s.vec)) for u in range(s.unroll)]
-            for u, row in enumerate(b):
-                p.put(FetchTile(self._row_port(row, u), (kt * self.sharers, self.n0)))
-        p.declare(self.a)
-        port = self._port("a", (s.bm, self.bk), (t.m, t.k), self.a, self.deep, 1, self.sharers, self.tk)
-        p.put(FetchTile(port, (self.m0, kt * self.bk)))
-        for u in range(self.deep):
-            with p.loop("i", 0, s.bm) as i, p.loop("j", 0, self.per_row) as j:
-                x, y = self.a[i * self.deep + u], b[0][j * s.vec + u] if self.together else b[u][j]
-                product = call("mul", Cast(x, t.accumulate), Cast(y, t.accumulate))
-                p.put(add_to(self.acc[i * self.per_row + j], product))
+            return b
+        b = [p.declare(Buffer(f"rb{u}", kind, s.vec)) for u in range(s.unroll)]
+        for u, row in enumerate(b):
+            p.put(FetchTile(self._row_port(row, u), (kt * self.sharers, self.n0)))
+        return b
+
+    def _add_products(self, kt: Index, b: list[Buffer]) -> None:
+        p, s, t = self.p, self.s, self.task
+        with p.scope():
+            a = p.declare(Buffer("ra", self._register_type(t.a), s.bm * self.deep))
+            port = self._port("a", (s.bm, self.bk), (t.m, t.k), a, self.deep, 1, self.sharers, self.tk)
+            p.put(FetchTile(port, (self.m0, kt * self.bk)))
+            for u in range(self.deep):
+                with p.loop("i", 0, s.bm) as i, p.loop("j", 0, self.per_row) as j:
+                    x, y = a[i * self.deep + u], b[0][j * s.vec + u] if self.together else b[u][j]
+                    product = call("mul", Cast(x, t.accumulate), Cast(y, t.accumulate))
+                    p.put(add_to(self.acc[i * self.per_row + j], product))
 
     def _row_port(self, row: Buffer, u: int) -> TilePort:
         """Row i of this port is row i * unroll + u of k: a thread's rows are neighbours, so that it reads a in vectors."""
         s, t = self.s, self.task
         batch, k, n = t.batch.var.name, t.k.var.name, t.n.var.name
-        bind: Bind = lambda i, j: {batch: self.batch, k: i * s.unroll + u, n: j}
+
+        def bind(i: Index, j: Index) -> dict[str, Index]:
+            return {batch: self.batch, k: i * s.unroll + u, n: j}
+
         limits = (ceildiv(t.k.extent - u, s.unroll), t.n.extent)
         return TilePort("b", (self.sharers, self.bn), limits, bind, s.threads, self.tid, row, s.vec, 1)
 
@@ -233,8 +249,7 @@ class _Kernel:
             here = i * owners + self.tid
             p.put(Set(self.staging[self.layout(here // self.bn, here % self.bn)], total[i]))
         p.do("barrier")
-        batch, m, n = t.batch.var.name, t.m.var.name, t.n.var.name
-        bind: Bind = lambda i, j: {batch: self.batch, m: i, n: j}
+        bind = bind_result(t, self.batch)
         with p.when(owners - self.tid):
             p.put(StoreTile("out", "stores", (s.bm, self.bn), (t.m.extent, t.n.extent), bind, owners, self.tid, (self.m0, self.n0),
                             {"acc": (self.staging, self.layout)}))

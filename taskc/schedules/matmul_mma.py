@@ -56,7 +56,8 @@ class Schedule:
         return max(self.stages * self.bk * (self.bm + self.bn + pads) * operand.bytes, self.bm * (self.bn + 4) * 4)
 
     def __str__(self) -> str:
-        return f"{self.bm}x{self.bn}x{self.bk} warp {self.wm}x{self.wn} {self.copy}{self.stages}" + (f" split{self.split}" if self.split > 1 else "")
+        split = f" split{self.split}" if self.split > 1 else ""
+        return f"{self.bm}x{self.bn}x{self.bk} warp {self.wm}x{self.wn} {self.copy}{self.stages}{split}"
 
 
 _TILES = (
@@ -113,10 +114,11 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     m, n, k, batch = (concrete(a.extent, sizes) for a in (task.m, task.n, task.k, task.batch))
     d = target.device
     tiles = -(-m // s.bm) * -(-n // s.bn) * batch
-    steps = -(-(-(-k // s.bk)) // s.split)
+    steps = -(-k // (s.bk * s.split))
     blocks = tiles * s.split
-    resident = max(1, min(d.architecture.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024), d.architecture.max_threads_per_sm // s.threads,
-                          d.architecture.registers_per_sm // (s.threads * min(255, s.wm * s.wn // 32 + 80))))
+    facts, registers = d.architecture, min(255, s.wm * s.wn // 32 + 80)
+    resident = max(1, min(facts.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024), facts.max_threads_per_sm // s.threads,
+                          facts.registers_per_sm // (s.threads * registers)))
     waves = -(-blocks // (d.multiprocessors * resident))
     busy = min(resident, -(-blocks // d.multiprocessors))
     flops = 2 * s.bm * s.bn * s.bk

@@ -105,7 +105,7 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     m, n, k, batch = (concrete(a.extent, sizes) for a in (task.m, task.n, task.k, task.batch))
     d, size = target.device, task.operand.bytes
     blocks = -(-m // s.bm) * -(-n // s.bn) * batch * s.split
-    steps = -(-(-(-k // s.bk)) // s.split)
+    steps = -(-k // (s.bk * s.split))
     registers = min(255, s.tm * s.tn * max(1, task.accumulate.bytes // 4) + 2 * (s.tm + s.tn) + 48)
     resident = max(1, min(d.architecture.shared_bytes_per_sm // (shared_bytes(s, task.operand) + 1024),
                           d.architecture.max_threads_per_sm // s.threads, d.architecture.registers_per_sm // (s.threads * registers)))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from taskc.ir.expr import Var
+from taskc.errors import UsageError
+from taskc.ir.expr import Index, Var, evaluate
 from taskc.ir.task import Task
 from taskc.schedules import TEMPLATES, Template, traits_of
 from taskc.targets.target import Target
@@ -55,10 +56,21 @@ def rank(template: Template, task: Task, target: Target, sizes: Mapping[str, int
 
 
 def default_sizes(dims: Mapping[str, Var], known: Mapping[str, int]) -> dict[str, int]:
-    """A size for every symbol: what the user said, else a middling one inside its bounds."""
+    """A size for every symbol: the known one, else a middling one inside its bounds."""
     out: dict[str, int] = {}
     for name, var in dims.items():
         size = known.get(name, DEFAULT_SIZE if var.hi is None else min(var.hi, DEFAULT_SIZE))
         out[name] = max(var.lo, -(-size // var.div) * var.div)
     return out
 
+
+def all_sizes(symbols: Mapping[str, Var], derived: Mapping[str, Index], known: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of the model's symbols and of what is derived from them, which must fit together.
+
+    `known` goes by the user's names (`batch` for the symbol `d_batch`). Raises UsageError for a name the model does not have."""
+    names = {n.removeprefix("d_"): n for n in symbols}
+    strange = [n for n in known if n not in names]
+    if strange:
+        raise UsageError(f"--tune-for {strange[0]}: the model has no symbolic dim of that name; it has {', '.join(names) or 'none'}")
+    sizes = default_sizes(symbols, {names[n]: size for n, size in known.items()})
+    return sizes | {name: evaluate(e, sizes) for name, e in derived.items()}

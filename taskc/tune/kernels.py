@@ -35,14 +35,20 @@ class BuiltKernel:
     tensors: tuple[Tensor, ...]
 
 
-def build_kernels(units: Sequence[Unit], target: Target, sizes: Mapping[str, int],
-                  done: Callable[[str], None] | None = None) -> list[BuiltKernel]:
-    """A kernel for every unit, in order. Raises Unsupported with every unit that no template computes."""
+Build = Callable[[Unit, Target, Mapping[str, int]], BuiltKernel]
+
+
+def build_kernels(units: Sequence[Unit], target: Target, sizes: Mapping[str, int], done: Callable[[str], None] | None = None,
+                  build: Build | None = None) -> list[BuiltKernel]:
+    """A kernel for every unit, in order; `build` chooses its schedule (by default the analytic model does).
+
+    Raises Unsupported with every unit that no template computes."""
+    build = build or build_kernel
     built: list[BuiltKernel] = []
     problems: list[str] = []
     for unit in units:
         try:
-            built.append(build_kernel(unit, target, sizes))
+            built.append(build(unit, target, sizes))
         except NoTemplate as e:
             problems.append(f"{' + '.join(unit.source)}: {e}")
         if done is not None:
@@ -64,7 +70,7 @@ def build_kernel(unit: Unit, target: Target, sizes: Mapping[str, int]) -> BuiltK
 def build_scheduled(unit: Unit, target: Target, template: str, schedule: Any) -> BuiltKernel:
     """The unit with a given template and schedule as a kernel."""
     task, original = canonical(unit.task)
-    found = next(t for t in TEMPLATES if t.NAME == template)
+    found = next(t for t in TEMPLATES if template == t.NAME)
     return _build(unit, task, original, target, Choice(found, schedule, 0.0))
 
 

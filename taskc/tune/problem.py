@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from taskc.codegen.nvrtc import nvrtc_version
 from taskc.fuse.stitch import task_dims
 from taskc.fuse.units import Unit
 from taskc.ir.expr import Var, variables
@@ -47,3 +48,8 @@ def symbols(task: Task) -> dict[str, Var]:
     for e in (*task_dims(task), *(d for t in (*inputs(task), *outputs(task)) for d in t.shape)):
         found.update(variables(e))
     return found
+
+
+def toolchain() -> str:
+    """What a cached time depends on besides the kernel's text."""
+    return "nvrtc " + ".".join(map(str, nvrtc_version()))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from taskc.artifact.plan import Image
-from taskc.codegen.nvrtc import nvrtc_version
 from taskc.errors import NoDevice
 from taskc.fuse.units import Unit
 from taskc.schedules import TEMPLATES
@@ -25,7 +24,7 @@ from taskc.targets.target import Target
 from taskc.tune.cache import Cache, Entry, Measured
 from taskc.tune.choose import rank
 from taskc.tune.kernels import canonical
-from taskc.tune.problem import Problem, make_problem
+from taskc.tune.problem import Problem, make_problem, toolchain
 from taskc.tune.trial import write_trial
 from taskc.tune.worker import Candidate, CompiledCandidate, Trial, compile_candidate, measure_loop
 
@@ -68,11 +67,6 @@ class TuneResult:
     seconds: float = 0.0
     complete: bool = True
     entries: list[Entry] = field(default_factory=list[Entry])
-
-
-def toolchain() -> str:
-    """What a cached time depends on besides the kernel's text."""
-    return "nvrtc " + ".".join(map(str, nvrtc_version()))
 
 
 def problems_of(units: Sequence[Unit], target: Target, sizes: Mapping[str, int]) -> list[Problem]:

@@ -121,6 +121,11 @@ def host_code() -> Code:
     return Code("host", (Image("host", "host", host_image()),))
 
 
+def fake_code(arch: str = "sm_90a", kind: str = "cubin") -> Code:
+    """Code for the stand-in driver, whose cubins are shared objects of host kernels."""
+    return Code(arch, (Image(kind, arch, host_image() + b"\0"),))
+
+
 KERNELS = (
     Kernel("add", 128, 0, pdl=True, registers=12, notes="loads 16 bytes"),
     Kernel("scale", 128, 0, pdl=True),

@@ -1,20 +1,19 @@
-"""Fixtures: a cache folder for the runtime, libraries by plan, a second process, whether there is a GPU."""
+"""Fixtures: a cache folder for the runtime, libraries by plan, the stand-in driver, whether there is a GPU."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.artifact.artifact_process import ROOT
 
 from taskc.artifact.library import write_library
 from taskc.artifact.plan import ModelPlan
-
-ROOT = Path(__file__).parents[2]
+from taskc.artifact.runtime_build import SOURCES
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +50,16 @@ def _runtime_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["TASKC_CACHE_DIR"] = before
 
 
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which the stand-in is the driver."""
+    folder = tmp_path_factory.mktemp("driver")
+    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", "-I", str(SOURCES)]
+    source = str(ROOT / "tests/artifact/fake_driver.c")
+    subprocess.run(["gcc", *flags, "-o", str(folder / "libcuda.so.1"), source], check=True)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
 @pytest.fixture
 def library(tmp_path: Path) -> Callable[[ModelPlan], Path]:
     """plan -> its library in a folder of the test."""
@@ -60,16 +69,3 @@ def library(tmp_path: Path) -> Callable[[ModelPlan], Path]:
         return tmp_path / name
 
     return write
-
-
-def python(code: str, *args: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs code in a fresh process that sees the project and the test modules."""
-    paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
-    return subprocess.run(
-        [sys.executable, "-c", code, *args],
-        env={**os.environ, "PYTHONPATH": paths, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )

@@ -6,53 +6,38 @@ test_gpu."""
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from artifact_plans import (
+from tests.artifact.artifact_plans import (
     Code,
     affine_plan,
     chain_plan,
     counter_plan,
+    fake_code,
     host_code,
     host_image,
     outputs_plan,
     symbolic_plan,
 )
-from conftest import ROOT, python
+from tests.artifact.artifact_process import python
 
 from taskc.artifact.library import write_library
 from taskc.artifact.plan import Image, ModelPlan
-from taskc.artifact.runtime_build import SOURCES
 
 Write = Callable[..., Path]
 
 START = """
 import sys, numpy as np
-from artifact_plans import affine, rng_weights
+from tests.artifact.artifact_plans import affine, rng_weights
 from taskc.artifact import loader
 def pair(n, seed=0, k=5):
     return {x: np.random.default_rng(seed + i).standard_normal((n, k)).astype("f") for i, x in enumerate("ab")}
 def right(feed, y):
     return np.array_equal(y, affine(feed["a"], feed["b"], rng_weights(5)))
 """
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which the stand-in is the driver."""
-    folder = tmp_path_factory.mktemp("driver")
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", "-I", str(SOURCES)]
-    source = str(ROOT / "tests/artifact/fake_driver.c")
-    subprocess.run(["gcc", *flags, "-o", str(folder / "libcuda.so.1"), source], check=True)
-    return {"LD_LIBRARY_PATH": str(folder)}
-
-
-def fake_code(arch: str = "sm_90a", kind: str = "cubin") -> Code:
-    return Code(arch, (Image(kind, arch, host_image() + b"\0"),))
 
 
 def check(driver: dict[str, str], path: Path, code: str, log: Path | None = None, **env: str) -> list[str]:

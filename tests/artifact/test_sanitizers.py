@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifact_plans import (
+from tests.artifact.artifact_plans import (
     chain_plan,
     counter_plan,
+    fake_code,
     host_code,
     outputs_plan,
     peek_plan,
     symbolic_plan,
 )
-from conftest import ROOT
+from tests.artifact.artifact_process import ROOT
 
 from taskc.artifact.format import seal, serialize
 from taskc.artifact.library import write_library
@@ -68,6 +69,18 @@ def test_every_plan_runs_clean(sanitized: tuple[Path, Path], tmp_path: Path) -> 
             assert clean(done) and done.returncode in (0, 1), done.stderr
     done = run(program, tmp_path / "m0.so", "cuda:0")
     assert clean(done), done.stderr
+
+
+def test_the_cuda_side_runs_clean(sanitized: tuple[Path, Path], driver: dict[str, str], tmp_path: Path) -> None:
+    """With the stand-in driver, which keeps its functions for good: leaks are not looked for."""
+    runtime, program = sanitized
+    code = fake_code()
+    for n, plan in enumerate([symbolic_plan(code), outputs_plan(code), chain_plan(code, 7), peek_plan(code)]):
+        path = tmp_path / f"m{n}.so"
+        write_library(plan, path, runtime=runtime)
+        for extra in ({}, {"TASKC_POISON": "1"}, {"TASKC_SYNC": "1"}, {"FAKE_REFUSE": "update"}):
+            done = run(program, path, "cuda:0", "17", env={**driver, "ASAN_OPTIONS": "detect_leaks=0", **extra})
+            assert clean(done) and done.returncode == 0, done.stderr
 
 
 def test_damaged_payloads_run_clean(sanitized: tuple[Path, Path], tmp_path: Path) -> None:

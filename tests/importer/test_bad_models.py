@@ -12,7 +12,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import branch, model, node
+from tests.importer.onnx_models import branch, model, node
 
 from taskc.errors import BadModel, TaskcError, Unsupported, UsageError
 from taskc.importer import import_model

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from taskc.ir.expr import Var, bounds, evaluate
 from taskc.ir.mapping import (
-    LDMATRIX_ROW, MMA_M16N8_C, TaskMapping, column_repeat, covers, padded, repeat, row_major, spatial, swizzled, tile_mapping,
+    LDMATRIX_ROW,
+    MMA_M16N8_C,
+    TaskMapping,
+    column_repeat,
+    covers,
+    padded,
+    repeat,
+    row_major,
+    spatial,
+    swizzled,
+    tile_mapping,
 )
 
 ATOMS = {"spatial": spatial, "repeat": repeat, "column_repeat": column_repeat}
@@ -72,7 +82,7 @@ def test_symbols_equal_ints(fgh: tuple[TaskMapping, TaskMapping, TaskMapping]) -
         assert tuple(evaluate(e, {"w": w, "r": r}) for e in place) == m.at(w, r)
     for e, extent in zip(place, m.shape, strict=True):
         lo, hi = bounds(e)
-        assert lo is not None and hi is not None and 0 <= lo and hi < extent
+        assert lo is not None and hi is not None and lo >= 0 and hi < extent
 
 
 def test_composition_does_not_commute() -> None:

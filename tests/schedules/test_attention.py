@@ -18,7 +18,7 @@ from taskc.schedules import attention
 from taskc.schedules.attention import Schedule
 from taskc.schedules.template import Traits
 from taskc.targets import TARGETS
-from tests.schedules.kernel_run import SHUFFLED, Array, Case, Compiled, check, compile_cases, operator_case
+from tests.schedules.kernel_run import ORDERS, Array, Case, Compiled, check, compile_cases, operator_case
 
 S16, S64, S128 = Schedule(16, 32, 2), Schedule(64, 32, 3), Schedule(128, 64, 2)
 
@@ -81,7 +81,8 @@ def _cases() -> list[Case]:
                 continue
             fitting = replace(schedule, bj=32) if dtype == "float32" else schedule
             more = () if bias is None else (bias.astype(dtype),)
-            out.append(operator_case(attention, fitting, op, (*_inputs(seed, shape, dtype), *more), tolerance, f"{label} {dtype} {schedule}"))
+            arrays = (*_inputs(seed, shape, dtype), *more)
+            out.append(operator_case(attention, fitting, op, arrays, tolerance, f"{label} {dtype} {schedule}"))
 
     add(S16, "primes", Attention(0.3), (1, 2, 2, 19, 37, 8, 8), 1)
     add(S64, "causal", Attention(0.25, causal=True), (1, 2, 1, 70, 70, 16, 16), 4)
@@ -112,7 +113,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return compile_cases(CASES, Path(tmp_path_factory.mktemp("attention")))
 
 
-@pytest.mark.parametrize("order", [0, SHUFFLED])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[c.label for c in CASES])
 def test_case(compiled: Compiled, index: int, order: int) -> None:
     check(compiled, index, CASES[index], order)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.schedules.kernel_run import SHUFFLED, Array, Case, Compiled, check, compile_cases, operator_case
 
 from taskc.ir.dtype import F16, F32, F64, I8, I32
 from taskc.ir.expr import Var
@@ -17,6 +16,7 @@ from taskc.schedules import matmul_gemv, matmul_simt
 from taskc.schedules.matmul_gemv import Schedule
 from taskc.schedules.template import Traits
 from taskc.targets import TARGETS
+from tests.schedules.kernel_run import ORDERS, Array, Case, Compiled, check, compile_cases, operator_case
 
 ROWS = Schedule(4, 128, 32, 4, 4)
 ONE = Schedule(1, 256, 8, 4, 2, 4)
@@ -51,6 +51,14 @@ def _symbolic(schedule: Schedule, m: int, k: int) -> Case:
     return Case(f"symbolic {m} {k}", matmul_gemv, schedule, task, arrays, {"y": want}, 1e-6, {"rows": m, "depth": k})
 
 
+def _weights(schedule: Schedule, k: int) -> Case:
+    """A constant second operand: its first loads come before the wait. Some parts of k are empty."""
+    a, b, y = Tensor("a", F32, (1, k)), Tensor("b", F32, (50, k), constant=True), Tensor("y", F32, (1, 50))
+    arrays = {"a": random(31, 1, k), "b": random(32, 50, k)}
+    want = arrays["a"].astype(np.float64) @ arrays["b"].astype(np.float64).T
+    return Case(f"weights {k}", matmul_gemv, schedule, MatMul(transpose_b=True).task((a, b), (y,)), arrays, {"y": want}, 1e-6)
+
+
 def _int8() -> Case:
     m, n, k = 2, 35, 41
     a, b, y = Tensor("a", I8, (m, k)), Tensor("b", I8, (k, n)), Tensor("y", I32, (m, n))
@@ -77,7 +85,8 @@ def _cases() -> list[Case]:
     add(ROWS, "many rows", random(17, 9, 33), random(18, 33, 20))
     add(HALF, "float16", random(19, 2, 264, dtype="float16"), random(20, 264, 48, dtype="float16"), 1e-3)
     add(Schedule(1, 128, 16, 2, 4), "float64", random(21, 1, 99, dtype="float64"), random(22, 99, 50, dtype="float64"), 1e-14)
-    return [*out, _fused(HALF), _fused(ROWS), _symbolic(ROWS, 5, 100), _symbolic(ONE, 1, 65), _int8()]
+    out += [_fused(HALF), _fused(ROWS), _symbolic(ROWS, 5, 100), _symbolic(ONE, 1, 65), _int8()]
+    return [*out, _weights(ONE, 70), _weights(ROWS, 257)]
 
 
 CASES = _cases()
@@ -88,7 +97,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return compile_cases(CASES, Path(tmp_path_factory.mktemp("gemv")))
 
 
-@pytest.mark.parametrize("order", [0, SHUFFLED])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[c.label for c in CASES])
 def test_case(compiled: Compiled, index: int, order: int) -> None:
     check(compiled, index, CASES[index], order)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.schedules.kernel_run import Array, Case, Compiled, SHUFFLED, check, compile_cases, operator_case
 
 from taskc.ir.dtype import F16, F32, F64, I8, I32
 from taskc.ir.expr import Var
@@ -19,6 +18,7 @@ from taskc.schedules import matmul_simt
 from taskc.schedules.matmul_simt import Schedule
 from taskc.schedules.template import Traits
 from taskc.targets import TARGETS
+from tests.schedules.kernel_run import ORDERS, Array, Case, Compiled, check, compile_cases, operator_case
 
 SMALL = Schedule(32, 32, 16, 4, 2, 3, "async")
 TILES = (
@@ -83,7 +83,8 @@ def _cases() -> list[Case]:
 
     out = [op(s, MatMul(), "primes", random(11, 37, 29), random(12, 29, 53)) for s in TILES]
     for i, s in enumerate(TILES):
-        out.append(op(s, MatMul(transpose_b=i % 2 == 0), "one past", random(13, 2, s.bm + 1, 64), random(14, *((s.bn + 1, 64) if i % 2 == 0 else (64, s.bn + 1)))))
+        shape = (s.bn + 1, 64) if i % 2 == 0 else (64, s.bn + 1)
+        out.append(op(s, MatMul(transpose_b=i % 2 == 0), "one past", random(13, 2, s.bm + 1, 64), random(14, *shape)))
     out += [
         op(SMALL, MatMul(), "ones", random(15, 1, 1), random(16, 1, 1)),
         op(TILES[1], MatMul(transpose_a=True), "transposed a", random(17, 40, 36), random(18, 40, 20)),
@@ -114,7 +115,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return compile_cases(CASES, Path(tmp_path_factory.mktemp("simt")))
 
 
-@pytest.mark.parametrize("order", [0, SHUFFLED])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[c.label for c in CASES])
 def test_case(compiled: Compiled, index: int, order: int) -> None:
     check(compiled, index, CASES[index], order)

@@ -56,6 +56,12 @@ DEV double t_fmod(double x, double y) { return TASKC_LIBM(fmod)(x, y); }
 DEV float t_fma(float x, float y, float z) { return TASKC_LIBM(fmaf)(x, y, z); }
 DEV double t_fma(double x, double y, double z) { return TASKC_LIBM(fma)(x, y, z); }
 
+// The remainder with the divisor's sign, as floormod for integers.
+template <class T> DEV T t_mod(T x, T y) {
+  T r = t_fmod(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
+}
+
 template <class T> DEV bool t_isnan(T x) { return x != x; }
 DEV bool t_isinf(float x) { return (bits_as<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 DEV bool t_isinf(double x) { return (bits_as<u64>(x) & ~(1ull << 63)) == 0x7ff0000000000000ull; }
