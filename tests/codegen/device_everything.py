@@ -2,8 +2,8 @@
 
 from tests.codegen.device_support import DTYPES, kernel, text_of
 from tests.codegen.test_device_math import BINARY, UNARY
-from test_device_memory import LOADS, SHAPES, copy_kernel, ldmatrix_kernel, mma_kernel, vector_kernel
-from test_device_sync import (
+from tests.codegen.test_device_memory import LOADS, SHAPES, copy_kernel, ldmatrix_kernel, mma_kernel, vector_kernel
+from tests.codegen.test_device_sync import (
     CLUSTER,
     COORDINATES,
     GRID,
