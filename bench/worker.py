@@ -18,7 +18,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]  # where `python -m bench.…` finds the package
 
 
 class WorkerFailed(Exception):
@@ -82,7 +85,7 @@ class Worker:
             self._answers = queue.Queue()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
-                env=self._environment, start_new_session=True,
+                env=self._environment, start_new_session=True, cwd=ROOT,
             )  # fmt: skip
             threading.Thread(target=_forward, args=(self._process, self._answers), daemon=True).start()
         return self._process

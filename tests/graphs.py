@@ -64,7 +64,8 @@ def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: DType) -
 def random_feeds(graph: Graph, seed: int, symbols: Mapping[str, int] | None = None) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     known = dict(symbols or {})
-    return {name: random_array(rng, [evaluate(d, known) for d in graph.types[name].shape], graph.types[name].dtype) for name in graph.inputs}
+    types = {name: graph.types[name] for name in graph.inputs}
+    return {name: random_array(rng, [evaluate(d, known) for d in t.shape], t.dtype) for name, t in types.items()}
 
 
 def groups_of(graph: Graph) -> tuple[list[Unit], Mapping[str, Index]]:

@@ -76,8 +76,10 @@ def run_kernel(library: HostLibrary, program: Program, values: dict[str, Array],
             fronts.append(front)
         values[t.name] = given
         args.append(given)
-    work = [library.guarded(np.zeros(number(w.elements), np.int32) if w.kind == "counter" else unwritten([number(w.elements)], w.dtype), align=16)
-            for w in program.workspaces]
+    work: list[Array] = []
+    for w in program.workspaces:
+        n = number(w.elements)
+        work.append(library.guarded(np.zeros(n, np.int32) if w.kind == "counter" else unwritten([n], w.dtype), align=16))
     scalars = [np.int32(symbols[s.name]) for s in program.symbols]
     library.set_order(order)
     grid = [number(x) for x in program.grid]

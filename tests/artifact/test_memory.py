@@ -75,7 +75,8 @@ def check_places(uses: list[Use], sizes: dict[str, Index], plan: MemoryPlan, sym
         if max(spans[a][0], spans[b][0]) < min(spans[a][1], spans[b][1]):
             first = all(m in before[n] for m in users[a] for n in users[b])
             second = all(m in before[n] for m in users[b] for n in users[a])
-            assert first or second, f"{a} {spans[a]} and {b} {spans[b]} may live at once: users {users[a]} and {users[b]}, edges {plan.after}"
+            told = f"users {users[a]} and {users[b]}, edges {plan.after}"
+            assert first or second, f"{a} {spans[a]} and {b} {spans[b]} may live at once: {told}"
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])

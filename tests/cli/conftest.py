@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from cli_support import ROOT, Ended, Taskc
+from tests.cli.cli_support import ROOT, Ended, Taskc
 
 from models import zoo
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from cli_support import ROOT, Taskc
+from tests.cli.cli_support import ROOT, Taskc
 
 import taskc as package
 from models import zoo

@@ -100,7 +100,8 @@ def test_ports_may_not_be_left() -> None:
 
 def test_parameters_are_restrict_only_where_nobody_else_writes() -> None:
     tensors = Tensor("weight", F16, (4,), constant=True), Tensor("x", F16, (4,)), Tensor("out", F32, (4,))
-    p = Program("k", (1, 1, 1), 32, 0, tensors=tensors, written=frozenset({"out"}), symbols=(S,), workspaces=[Workspace("w", I32, 4, "counter")])
+    p = Program("k", (1, 1, 1), 32, 0, tensors=tensors, written=frozenset({"out"}), symbols=(S,))
+    p.workspaces = [Workspace("w", I32, 4, "counter")]
     assert parameters(p) == ["const f16* __restrict__ weight", "const f16* x", "f32* __restrict__ out", "i32* w", "const int S"]
 
 
@@ -116,11 +117,14 @@ FLOATS = [0.0, -0.0, 1.0, 0.1, -1e-45, 1.17549435e-38, 3.4028234e38, 1e39, -1e39
 def test_constants_are_exact(tmp_path: Path) -> None:
     """Each literal, compiled and stored, has the bits that NumPy gives the number."""
     given: list[tuple[float | int | bool, DType]] = [(v, d) for v in FLOATS for d in (F32, F64)]
-    given += [(v, d) for d in (I8, I32, I64, U8, U32, U64)
-              for v in ((-(2 ** (8 * d.bytes - 1)), -1, 0, 2 ** (8 * d.bytes - 1) - 1) if d.kind == "int" else (0, 2 ** (8 * d.bytes) - 1))]
+    for d in (I8, I32, I64, U8, U32, U64):
+        most = 2 ** (8 * d.bytes - (d.kind == "int"))
+        given += [(v, d) for v in (-most, -1, 0, most - 1) if v >= 0 or d.kind == "int"]
     given += [(True, BOOL), (False, BOOL)]
-    lines = [f"  {{ auto v = {const_text(v, d)}; {d.name if d != BOOL else 'bool'} w = v; TASKC_COPY(out + {n}, &w, sizeof(w)); }}" for n, (v, d) in enumerate(given)]
-    text = "\n".join([INCLUDE, 'extern "C" __global__ void __launch_bounds__(1) constants(u64* out) {', *lines, "}", "HOST_ENTRY(constants)\n"])
+    lines = [f"  {{ {'bool' if d == BOOL else d.name} v = {const_text(v, d)}; TASKC_COPY(out + {n}, &v, sizeof(v)); }}"
+             for n, (v, d) in enumerate(given)]
+    head = 'extern "C" __global__ void __launch_bounds__(1) constants(u64* out) {'
+    text = "\n".join([INCLUDE, head, *lines, "}", "HOST_ENTRY(constants)\n"])
     compile_host({"constants": text}, tmp_path / "c.so")
     out = np.zeros(len(given), np.uint64)
     HostLibrary(tmp_path / "c.so").launch("constants", [out], [1], 1)

@@ -80,7 +80,10 @@ def binary(g: RandomGraph) -> str:
     x = g.pick()
     shape = g.shape(x)
     fits = [v for v in g.values if g.shape(v) == shape]
-    other = g.rng.choice(fits) if g.rng.random() < 0.6 else g.constant(*(d if g.rng.random() < 0.5 else 1 for d in shape[g.rng.randrange(len(shape) + 1):]))
+    if g.rng.random() < 0.6:
+        other = g.rng.choice(fits)
+    else:
+        other = g.constant(*(d if g.rng.random() < 0.5 else 1 for d in shape[g.rng.randrange(len(shape) + 1):]))
     pair = (x, other) if g.rng.random() < 0.5 else (other, x)
     return g.b.add(Elementwise(g.rng.choice(BINARY)), *pair)
 
@@ -140,8 +143,12 @@ def pad(g: RandomGraph) -> str:
 def concat(g: RandomGraph) -> str:
     x = g.pick()
     shape, axis = g.shape(x), g.rng.randrange(len(g.shape(x)))
-    fits = [v for v in g.values if len(g.shape(v)) == len(shape) and all(a == b or d == axis for d, (a, b) in enumerate(zip(g.shape(v), shape, strict=True)))]
+    fits = [v for v in g.values if _without(g.shape(v), axis) == _without(shape, axis)]
     return g.b.add(Concat(axis), *(g.rng.choice(fits) for _ in range(g.rng.randint(1, 3))), x)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (len(shape), *shape[:axis], *shape[axis + 1 :])
 
 
 def expand(g: RandomGraph) -> str:

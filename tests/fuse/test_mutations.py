@@ -85,7 +85,8 @@ def ragged(b: GraphBuilder) -> str:
 SUBJECTS: dict[str, tuple[Callable[[GraphBuilder], str], Schedule]] = {
     "long": (plain(64, 64, 200), ASYNC), "odd": (plain(37, 53, 129), ASYNC), "register": (plain(37, 53, 129), REGISTER),
     "prologue": (conv_prologue, ASYNC), "prologue-register": (conv_prologue, REGISTER), "view": (conv_view, ASYNC),
-    "transposed": (transposed, ASYNC), "sliced": (sliced, ASYNC), "padded": (padded, ASYNC), "ragged": (ragged, ASYNC), "split": (plain(37, 40, 200), SPLIT),
+    "transposed": (transposed, ASYNC), "sliced": (sliced, ASYNC), "padded": (padded, ASYNC), "ragged": (ragged, ASYNC),
+    "split": (plain(37, 40, 200), SPLIT),
 }
 
 

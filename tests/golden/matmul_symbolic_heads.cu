@@ -19,15 +19,13 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
     acc[e] = 0.0f;
   }
   {
-    UNROLL
-    for (int r = 0; r < 8; ++r) {
-      cp_async<2>(Bs + (32 * (tid & 31) + 8 * (((r >> 1) + ((tid & 31) >> 1)) & 3) + 4 * (r & 1) + (tid >> 5)), c0 + (64 * n0 + 256 * r + 64 * (tid >> 5) + (tid & 31)), (48 > n0 + 4 * r));
+    {
+      cp_async<16>(Bs + (32 * (tid >> 2) + 8 * (((tid & 3) + (tid >> 3)) & 3)), c0 + (64 * n0 + 64 * (tid >> 2) + 8 * (tid & 3)), (48 > n0 + (tid >> 2)));
     }
   }
   {
-    UNROLL
-    for (int r_1 = 0; r_1 < 8; ++r_1) {
-      cp_async<2>(Bs + (32 * (tid & 31) + 8 * (((r_1 >> 1) + ((tid & 31) >> 1)) & 3) + 4 * (r_1 & 1) + (tid >> 5) + 1024), c0 + (64 * n0 + 256 * r_1 + 64 * (tid >> 5) + (tid & 31) + 32), (48 > n0 + 4 * r_1));
+    {
+      cp_async<16>(Bs + (32 * (tid >> 2) + 8 * (((tid & 3) + (tid >> 3)) & 3) + 1024), c0 + (64 * n0 + 64 * (tid >> 2) + 8 * (tid & 3) + 32), (48 > n0 + (tid >> 2)));
     }
   }
   grid_dependency_wait();
@@ -54,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
       alignas(16) u32 fa[4];
       ldmatrix_x4(fa, As + (512 * (warp >> 1) + 32 * (lane & 15) + 8 * ((2 * ks + (lane >> 4) + ((lane & 15) >> 1)) & 3) + 1024 * slot));
       alignas(16) u32 fb[4];
-      ldmatrix_x4_trans(fb, Bs + (512 * ks + 32 * (lane & 15) + 8 * ((2 * (warp & 1) + (lane >> 4) + ((lane & 15) >> 1)) & 3) + 1024 * slot));
+      ldmatrix_x4(fb, Bs + (512 * (warp & 1) + 256 * (lane >> 4) + 32 * (lane & 7) + 8 * ((2 * ks + ((lane >> 3) & 1) + ((lane & 7) >> 1)) & 3) + 1024 * slot));
       UNROLL
       for (int j = 0; j < 2; ++j) {
         mma_m16n8k16_f16(acc + (4 * j), fa, fb + (2 * j));

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from models_on_gpu import load, on_gpu, prepared
+from tests.gpu.models_on_gpu import load, on_gpu, prepared
 
 from bench.cases import TOLERANCE, Case, build, feeds, judge, relative_error, widen, widened_feed
 from bench.kernels import profile

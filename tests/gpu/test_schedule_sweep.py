@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_on_gpu import Case, run_on_gpu
+from tests.gpu.kernel_on_gpu import Case, run_on_gpu
 
 from bench.report import target_here
 from taskc.ir.dtype import F16, F32, DType, from_numpy

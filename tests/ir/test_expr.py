@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -40,7 +41,8 @@ from taskc.ir.expr import (
 from tests.ir import expression_fuzz as fuzz
 
 SECONDS = 3.5  # a seed
-RANDOM_SEED = random.SystemRandom().randrange(1 << 30)  # in the test's name, so that a failure can be repeated
+# Another seed every run, the same in all of a run's workers; it is in the test's name, so that a failure can be repeated.
+RANDOM_SEED = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID") or time.time_ns()).randrange(1 << 30)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, RANDOM_SEED])
@@ -96,7 +98,8 @@ def test_the_fuzzer_reaches_every_kind_of_fact() -> None:
 def test_unravel_undoes_ravel(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(150):
-        shape: list[Index] = [rng.choice([1, 2, 3, 8, 64, Var("S", 1), Var("T", 1, None, 8), Var("S", 1) * 4]) for _ in range(rng.randint(1, 4))]
+        dims: list[Index] = [1, 2, 3, 8, 64, Var("S", 1), Var("T", 1, None, 8), Var("S", 1) * 4]
+        shape = [rng.choice(dims) for _ in range(rng.randint(1, 4))]
         index = [Var(f"i{d}", below=e) if e != 1 else 0 for d, e in enumerate(shape)]
         assert list(unravel(ravel(index, shape), shape)) == index
         flat = Var("f", below=prod(shape))
@@ -200,7 +203,8 @@ def test_variables_and_substitution() -> None:
     with pytest.raises(KeyError):
         evaluate(e, {"x": 1})
     grid = np.arange(6)
-    np.testing.assert_array_equal(evaluate(e, {"x": grid, "S": 2, "lane": 3}), [evaluate(e, {"x": int(x), "S": 2, "lane": 3}) for x in grid])  # type: ignore[dict-item]
+    one_by_one = [evaluate(e, {"x": x, "S": 2, "lane": 3}) for x in range(6)]
+    np.testing.assert_array_equal(evaluate(e, {"x": grid, "S": 2, "lane": 3}), one_by_one)  # type: ignore[dict-item]
 
 
 # ---- C text ----------------------------------------------------------------------------------------------------------
@@ -248,7 +252,8 @@ def test_c_text_means_the_same(index: str, tmp_path: Path) -> None:
                          f"DEV i64 condition_{k}(const int* v) {{ typedef {index} index_t; {named} return {condition_text((e,))}; }}")
         calls.append(f"for (int n = 0; n < {_EACH}; ++n) {{ const int* v = in + {k * _EACH * size} + n * {size}; "
                      f"out[{k * _EACH} + n] = value_{k}(v); yes[{k * _EACH} + n] = condition_{k}(v); }}")
-    kernel = 'extern "C" __global__ void __launch_bounds__(1) all(const int* in, i64* out, i64* yes) {\n' + "\n".join(calls) + "\n}\nHOST_ENTRY(all)\n"
+    head = 'extern "C" __global__ void __launch_bounds__(1) all(const int* in, i64* out, i64* yes) {'
+    kernel = "\n".join([head, *calls, "}", "HOST_ENTRY(all)\n"])
     compile_host({"all": "\n".join([INCLUDE, *functions, kernel])}, tmp_path / "expr.so", opt="-O0")
     library = HostLibrary(tmp_path / "expr.so")
     given = np.array([[at[v.name] for v in env] for _, env, some in cases for at in some], np.int32)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fetch import MODELS, CannotFetch, RealModel, fetch
+from tests.real.fetch import MODELS, CannotFetch, RealModel, fetch
 from numpy.typing import NDArray
 
 from taskc.check import check_model

@@ -253,7 +253,8 @@ def cases() -> list[Case]:
     for name, (op, x, w) in CONVOLUTIONS.items():
         fused = rng.random() < 0.5
         out += both(f"conv-{name}", conv(op, x, w, epilogue=fused))
-        out += [replace(c, name=f"{c.name}-prologue") for c in both(f"conv-{name}", conv(op, x, w, True, not fused))[:: 1 if "last" in name else 2]]
+        computed = both(f"conv-{name}-prologue", conv(op, x, w, True, not fused))
+        out += computed if "last" in name else computed[:1]
     for name, ((m, n, k), finish) in EPILOGUES.items():
         out.append(Case(f"epilogue-{name}", graph_of(with_epilogue(m, n, k, finish)), pick()))
     out += [c for args in ((37, 24, 64, 8), (37, 24, 29, 3), (64, 40, 40, 16)) for c in both(f"slice-{args}", sliced(*args))]
@@ -278,9 +279,11 @@ def cases() -> list[Case]:
         s = rng.choice([s for s in SMALL if s.copy == copy and s.split == 1])
         split = rng.choice([s for s in splits if s.copy == copy])
         out += [
-            Case(f"symbolic-{copy}", symbolic(symbolic_matmul), s, 1, odd), Case(f"symbolic-split-{copy}", symbolic(symbolic_matmul), split, 1, odd[:4]),
+            Case(f"symbolic-{copy}", symbolic(symbolic_matmul), s, 1, odd),
+            Case(f"symbolic-split-{copy}", symbolic(symbolic_matmul), split, 1, odd[:4]),
             Case(f"symbolic-rows-{copy}", symbolic(symbolic_rows), s, 1, tuple({"M": m} for m in SIZES)),
-            Case(f"symbolic-aligned-{copy}", symbolic(symbolic_aligned), s, 1, aligned), Case(f"symbolic-conv-{copy}", symbolic(symbolic_conv), s, 1, images),
+            Case(f"symbolic-aligned-{copy}", symbolic(symbolic_aligned), s, 1, aligned),
+            Case(f"symbolic-conv-{copy}", symbolic(symbolic_conv), s, 1, images),
         ]
     unfused = conv(*CONVOLUTIONS["2d"], prologue=True, epilogue=True)
     out.append(Case("unfused-conv", graph_of(unfused), pick(), None, fused=False))

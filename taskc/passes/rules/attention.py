@@ -192,7 +192,6 @@ def _is_lower_triangle(bias: Array | None) -> bool:
     """Whether a constant bias lets row m see columns up to m and hides the rest."""
     if bias is None or bias.ndim < 2 or any(d != 1 for d in bias.shape[:-2]) or bias.shape[-1] < 2 or bias.shape[-2] < 2:
         return False
-    rows, columns = bias.shape[-2:]
-    matrix = bias.reshape(rows, columns)
-    seen = np.tri(rows, columns, dtype=bool)
+    matrix = bias.reshape(bias.shape[-2:])
+    seen = np.tri(bias.shape[-2], bias.shape[-1], dtype=bool)
     return bool(np.all(matrix[seen] == 0) and np.all(matrix[~seen] <= _HIDDEN)) and bool((~seen).any())
