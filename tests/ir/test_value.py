@@ -7,7 +7,23 @@ import itertools
 from taskc.ir.dtype import F16, F32, I64
 from taskc.ir.expr import Var
 from taskc.ir.value import (
-    Choose, Const, Guard, Let, Load, Names, Reduce, Tensor, at, call, choose, guard, inside, is_view, loads, rewrite, walk,
+    Choose,
+    Const,
+    Guard,
+    Let,
+    Load,
+    Names,
+    Reduce,
+    Tensor,
+    at,
+    call,
+    choose,
+    guard,
+    inside,
+    is_view,
+    loads,
+    rewrite,
+    walk,
 )
 
 S, I = Var("S", 1), Var("i", below=Var("S", 1))  # noqa: E741
