@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 
 from bench.cases import Array, Case, build, feeds, relative_error
-from bench.report import heading, table, target_here, write_json
+from bench.report import heading, short_name, table, target_here, write_json
 from bench.side_prepare import run_reference
 from bench.worker import Worker, pool
 from models import zoo
@@ -33,11 +33,17 @@ from taskc.compile import Options, compile_model
 from taskc.importer import import_model
 from taskc.ir.interpret import evaluate_graph
 
+BAR = (
+    "float32: at most twice the error of onnxruntime on the CPU; float16: at most twice that of float32 arithmetic which rounds each "
+    "operator's result to float16; errors are relative norms against the float64 evaluation of the same file"
+)
 FACTOR = 2.0  # the bar, in errors of the careful evaluation
 COLUMNS = {"model": "<", "prec": "<", "error": ".2e", "careful": ".2e", "ratio": ".2f", "within": "<", "seconds": ".0f", "note": "<"}
 
 
-def errors(model: onnx.ModelProto, precision: str, run: Any, seeds: Sequence[int], sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
+def errors(
+    model: onnx.ModelProto, precision: str, run: Any, seeds: Sequence[int], sizes: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """error of `run` (feed -> outputs by name), `careful` of the evaluation that sets the bar, their ratio, and whether it is within."""
     graph = import_model(model)
     ours, careful = 0.0, 0.0
@@ -72,7 +78,7 @@ def main() -> int:
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dim")
     parser.add_argument("--workers", type=int, default=4, help="cases at once")
     parser.add_argument("--seconds", type=float, default=540, help="time budget")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="by default bench/results/accuracy-GPU.json")
     parser.add_argument("--commit", help="commit to note, where there is no git repository")
     args = parser.parse_args()
     target = args.target or target_here()
@@ -87,7 +93,10 @@ def main() -> int:
             for w in workers:
                 w.stop()
     rows = [{"model": c.model, "prec": c.precision, **a} for c, a in zip(cases, answers, strict=True)]
-    write_json(args.out, {**heading(args.commit), "target": target, "bar": __doc__.split("\n\n")[-1].strip(), "rows": rows})
+    write_json(
+        args.out or Path("bench/results", f"accuracy-{short_name()}.json"),
+        {**heading(args.commit), "target": target, "bar": BAR, "rows": rows},
+    )
     print(table([r if "within" in r else {"model": r["model"], "prec": r["prec"], "note": r["error"][-80:]} for r in rows], COLUMNS))
     return 0 if all(r.get("within") for r in rows) else 5
 

@@ -101,7 +101,11 @@ def limits(found: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         what, *rest = sys.argv[2:]
-        found = compile_here(Path(rest[0]), Path(rest[1]), rest[2], int(rest[3])) if what == "compile" else first_result(Path(rest[0]), Path(rest[1]), rest[2])
+        found = (
+            compile_here(Path(rest[0]), Path(rest[1]), rest[2], int(rest[3]))
+            if what == "compile"
+            else first_result(Path(rest[0]), Path(rest[1]), rest[2])
+        )
         print(json.dumps(found))
         return 0
     parser = argparse.ArgumentParser(description="Compile time, memory and library size.")

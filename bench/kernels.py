@@ -5,8 +5,8 @@
 For every launch: `us`, its time alone, one of many repetitions in a CUDA graph on its true inputs (weights rotate among
 copies, so that they come from memory and not from the L2 cache, as in a whole run; activations are warm; `warm_us`
 without the rotation); bytes moved and floating-point operations, the rates they give, and how far the time is from the
-floor that the card's rates set. The sum of all is compared with `graph_us`, a run of the whole library, and `chain_us`, all launches one
-after the other in a graph. With --marginal also what the chain loses when the launch is left out.
+floor that the card's rates set. The sum of all is compared with `graph_us`, a run of the whole library, and `chain_us`, all
+launches one after the other in a graph. With --marginal also what the chain loses when the launch is left out.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from taskc.targets import TARGETS
 from taskc.tune.kernels import BuiltKernel
 
 COLUMNS = {
-    "share": "5.1f", "us": "7.2f", "warm_us": "7.2f", "marginal_us": "7.2f", "x_floor": "6.1f", "GB/s": "6.0f", "TFLOP/s": "6.1f", "blocks": "d",
-    "threads": "d", "regs": "d", "spill": "d", "template": "<", "schedule": "<", "problem": "<", "name": "<",
+    "share": "5.1f", "us": "7.2f", "warm_us": "7.2f", "marginal_us": "7.2f", "x_floor": "6.1f", "GB/s": "6.0f", "TFLOP/s": "6.1f",
+    "blocks": "d", "threads": "d", "regs": "d", "spill": "d", "template": "<", "schedule": "<", "problem": "<", "name": "<",
 }  # fmt: skip
 ROTATED_BYTES = 96 << 20  # beyond any L2 cache of today
 MOST_COPIES, LEAST_ROTATED = 64, 1 << 16
@@ -118,8 +118,10 @@ def measure_launch(walked: Walk, step: Launch, built: BuiltKernel, repeat: int) 
         "TFLOP/s": round(work / us / 1e6, 2), "floor_us": round(floor, 3), "x_floor": round(us / floor, 2) if floor else None,
         "grid": [walked.at(g) for g in step.grid], "blocks": int(np.prod([walked.at(g) for g in step.grid])), "threads": kernel.threads,
         "shared_bytes": kernel.shared_bytes, "regs": kernel.registers, "spill": kernel.spill_bytes, "symbol": kernel.symbol,
-        "template": built.choice.template.NAME, "schedule": str(built.choice.schedule), "predicted_us": round(built.choice.seconds * 1e6, 2),
-        "problem": problem(task, walked), "refused": list(built.unit.refused), "joined": list(built.unit.joined), "name": step.name,
+        "template": built.choice.template.NAME, "schedule": str(built.choice.schedule),
+        "predicted_us": round(built.choice.seconds * 1e6, 2), "problem": problem(task, walked),
+        "refused": list(built.unit.refused), "joined": list(built.unit.joined),
+        "name": step.name,
     }  # fmt: skip
 
 
@@ -150,8 +152,10 @@ def profile(source: str, library: Path, target: str, feed: dict[str, Any], *, re
         row["share"] = round(100 * row["us"] / total, 2)
     rows.sort(key=lambda r: -r["us"])
     return {
-        "graph_us": graph_us, "graph_us_min": graph_least, "chain_us": round(chain_us, 2), "sum_us": round(total, 2), "launches": len(steps),
-        "other_steps": len(plan.targets[0].steps) - len(steps), "kernels": len(plan.targets[0].kernels), "arena_bytes": walked.at(plan.targets[0].arena_bytes),
+        "graph_us": graph_us, "graph_us_min": graph_least, "chain_us": round(chain_us, 2), "sum_us": round(total, 2),
+        "launches": len(steps),
+        "other_steps": len(plan.targets[0].steps) - len(steps), "kernels": len(plan.targets[0].kernels),
+        "arena_bytes": walked.at(plan.targets[0].arena_bytes),
         "compile_seconds": {k: round(v, 2) for k, v in seconds.items()}, "rows": rows,
     }  # fmt: skip
 
@@ -186,15 +190,26 @@ def main() -> int:
         case.path("").mkdir()
         case.path("model.onnx").write_bytes(model.SerializeToString())
         try:
-            found = profile(str(case.path("model.onnx")), case.path("model.so"), target, feeds(model, 1, sizes), repeat=1 if target == "host" else args.repeat,
-                            marginal=args.marginal)
+            found = profile(
+                str(case.path("model.onnx")),
+                case.path("model.so"),
+                target,
+                feeds(model, 1, sizes),
+                repeat=1 if target == "host" else args.repeat,
+                marginal=args.marginal,
+            )
         except TaskcError as e:
             print(f"{case.label}: {e}", file=sys.stderr)
             return e.exit_code
     result = {"model": args.model, "prec": case.precision, "target": target, **heading(args.commit), **found}
     if args.out:
         write_json(args.out, result)
-    print(table([{**r, "name": r["name"][:60]} for r in found["rows"][: args.top]], {k: f for k, f in COLUMNS.items() if args.marginal or k != "marginal_us"}))
+    print(
+        table(
+            [{**r, "name": r["name"][:60]} for r in found["rows"][: args.top]],
+            {k: f for k, f in COLUMNS.items() if args.marginal or k != "marginal_us"},
+        )
+    )
     print(by_template(found["rows"]))
     print({k: v for k, v in result.items() if k != "rows"})
     return 0

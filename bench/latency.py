@@ -23,7 +23,7 @@ if not __package__:  # run as a file: the repository's root is not on the path y
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.cases import Case
-from bench.report import heading, table, target_here, write_json
+from bench.report import heading, short_name, table, target_here, write_json
 from bench.worker import Worker, WorkerFailed, pool
 from models import zoo
 
@@ -56,10 +56,16 @@ class Run:
         return min(most, self.deadline - time.monotonic())
 
     def ask(self, worker: str, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        try:
-            return self.workers[worker].ask({"count": self.count, **request}, self.left(seconds))
-        except WorkerFailed as e:
-            return {"error": str(e)}
+        """The worker's answer; where a CUDA context was lost, perhaps to the request before, once more in a fresh process."""
+        error = ""
+        for _ in range(2):
+            try:
+                return self.workers[worker].ask({"count": self.count, **request}, self.left(seconds))
+            except WorkerFailed as e:
+                error = str(e)
+            if "CUDA" not in error:
+                break
+        return {"error": error}
 
     def add(self, case: Case, mode: str, answer: dict[str, Any]) -> None:
         row = {"model": case.model, "prec": case.precision, "mode": mode, **answer, "zoo": "live"}
@@ -133,7 +139,7 @@ def prepare(run: Run, cases: Sequence[Case], builders: int) -> list[dict[str, An
 
 def main() -> int:
     args = _arguments()
-    run = start(args, args.out)
+    run = start(args, args.out or Path("bench/results", f"latency-{short_name()}.json"))
     peers = [p for p in args.peers.split(",") if p]
     with tempfile.TemporaryDirectory(prefix="taskc-latency-") as folder:
         cases = [Case(m, p, folder) for m in args.models.split(",") for p in args.precisions.split(",")]
@@ -174,7 +180,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--precisions", default="fp16,fp32")
     parser.add_argument("--peers", default="ort,torch", help="any of ort, torch, torch-compile; empty for none")
     parser.add_argument("--ort-path", help="folder with the GPU build of onnxruntime")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="by default bench/results/latency-GPU.json")
     parser.add_argument("--seconds", type=float, default=540, help="time budget of the whole run")
     parser.add_argument("--compile-seconds", type=float, default=120, help="of one model under torch-compile")
     parser.add_argument("--count", type=int, default=200, help="timed runs of each system")

@@ -33,6 +33,11 @@ def target_here() -> str:
     return "sm_90a" if capability == "9.0" else "sm_80"
 
 
+def short_name() -> str:
+    """The GPU's model as it goes into a file name, such as 'h200'; 'host' without a GPU."""
+    return (gpu_query("name").removeprefix("NVIDIA ").split() or ["host"])[0].lower()
+
+
 def heading(commit: str | None = None) -> dict[str, Any]:
     """Machine, driver, date and commit. The commit is what git says, or the argument where there is no repository."""
     gpu, _, driver = gpu_query("name,driver_version").partition(", ")
@@ -85,12 +90,14 @@ def _finite(value: Any) -> Any:
 
 def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
     """Aligned text; `columns` maps a row's key to its format, such as '8.1f' or '<20'."""
-    lines = [[key for key in columns]]
+    lines = [list(columns)]
     for row in rows:
         lines.append([_cell(row.get(key), form) for key, form in columns.items()])
     widths = [max(len(line[c]) for line in lines) for c in range(len(columns))]
     left = [form.startswith("<") for form in columns.values()]
-    return "\n".join("  ".join(t.ljust(w) if l else t.rjust(w) for t, w, l in zip(line, widths, left, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(t.ljust(w) if start else t.rjust(w) for t, w, start in zip(line, widths, left, strict=True)).rstrip() for line in lines
+    )
 
 
 def _cell(value: Any, form: str) -> str:

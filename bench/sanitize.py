@@ -44,7 +44,9 @@ def command_line(command: list[str], seconds: float, log: Path, environment: dic
     if seconds <= 0:
         return None, 0.0
     with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, env={**os.environ, **(environment or {})})
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, env={**os.environ, **(environment or {})}
+        )
         try:
             code: int | None = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -59,8 +61,17 @@ def verdict(code: int | None, text: str) -> dict[str, Any]:
     found = SUMMARY.search(text)
     hazards = HAZARDS.search(text)
     errors = int(hazards[1]) if hazards else int(found[1]) if found else None
-    first = next((line.removeprefix("========= ") for line in text.splitlines() if re.search(r"========= (Error|Invalid|Warning|Race|Barrier|Program)", line)), "")
-    status = "not finished" if code is None else "no summary" if errors is None else "errors" if errors else "clean" if code == 0 else "failed"
+    first = next(
+        (
+            line.removeprefix("========= ")
+            for line in text.splitlines()
+            if re.search(r"========= (Error|Invalid|Warning|Race|Barrier|Program)", line)
+        ),
+        "",
+    )
+    status = (
+        "not finished" if code is None else "no summary" if errors is None else "errors" if errors else "clean" if code == 0 else "failed"
+    )
     out: dict[str, Any] = {"status": status, "errors": errors, "warnings": int(hazards[2]) if hazards else None, "exit_code": code}
     if status != "clean":
         out["first"], out["tail"] = first, text[-800:]
@@ -88,7 +99,11 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
 
 def main() -> int:
     args = _arguments()
-    sanitizer = os.environ.get("COMPUTE_SANITIZER") or shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    sanitizer = (
+        os.environ.get("COMPUTE_SANITIZER")
+        or shutil.which("compute-sanitizer")
+        or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    )
     target = args.target or target_here()
     if sanitizer is None or target == "host":
         print("sanitize needs a GPU and compute-sanitizer (part of the CUDA toolkit) on the PATH", file=sys.stderr)
@@ -106,7 +121,8 @@ def main() -> int:
 
         def checked(job: Job) -> dict[str, Any]:
             row = check(job, sanitizer, folder, target, deadline)
-            print(f"{row['model']:16s} {row['prec']} {row['tool']:10s} {row['status']:12s} {row.get('seconds', 0):6.0f} s  {row.get('first', '')[:120]}", flush=True)
+            label = f"{row['model']:16s} {row['prec']} {row['tool']:10s} {row['status']:12s}"
+            print(f"{label} {row.get('seconds', 0):6.0f} s  {row.get('first', '')[:120]}", flush=True)
             return row
 
         list(threads.map(compiled, {(j.model, j.precision): j for j in jobs}.values()))

@@ -8,6 +8,7 @@ Run with the GPU build of onnxruntime first on the module path.
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import Any
 
@@ -25,6 +26,8 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
         torch.cuda.init()
         return {"onnxruntime-gpu": onnxruntime.__version__}
     case = Case(**request["case"])
+    gc.collect()  # the last model's sessions
+    torch.cuda.synchronize()  # raises where an earlier try has lost the context: the caller starts a fresh process
     layouts = (1, 0) if case.convolutional else (0,)
     tried = [_try(case, nhwc, fused, request["count"]) for nhwc in layouts for fused in ((1, 0) if case.convolutional else (0,))]
     return {"tried": tried}
@@ -34,7 +37,7 @@ def _try(case: Case, nhwc: int, fused: int, count: int) -> dict[str, Any]:
     options = " ".join(w for w, on in (("prefer_nhwc", nhwc), ("fuse_conv_bias", fused)) if on) or "default"
     try:
         return {"options": options, **_session(case, nhwc, fused, count)}
-    except Exception as e:  # noqa: BLE001 (the provider raises types of its own; some options fail on some models)
+    except Exception as e:  # the provider raises types of its own; some options fail on some models
         return {"options": options, "error": f"{type(e).__name__}: {e}"[:300]}
 
 

@@ -23,7 +23,7 @@ def run_reference(model: onnx.ModelProto, feed: Mapping[str, Array]) -> dict[str
     options.log_severity_level = 3
     options.intra_op_num_threads = min(4, os.cpu_count() or 1)
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    outs: list[Any] = session.run(None, dict(feed))  # pyright: ignore[reportUnknownMemberType]
+    outs: Any = session.run(None, dict(feed))  # pyright: ignore[reportUnknownMemberType]
     return {o.name: np.asarray(a) for o, a in zip(model.graph.output, outs, strict=True)}
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,9 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("ask") == "versions":
         return {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version()), "cuda": str(torch.version.cuda)}
     case = Case(**request["case"])
+    gc.collect()  # the last model
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
@@ -38,7 +42,7 @@ def _try(case: Case, layout: str, mode: str, count: int) -> dict[str, Any]:
     try:
         with torch.no_grad():
             return {"options": layout, **_measure(case, layout, mode, count)}
-    except Exception as e:  # noqa: BLE001 (a compiler of its own: anything may be raised)
+    except Exception as e:  # a compiler of its own: anything may be raised
         return {"options": layout, "error": f"{type(e).__name__}: {e}"[:300]}
 
 

@@ -13,7 +13,18 @@ import numpy as np
 from bench.cases import Array
 from bench.machines import Argument, Call, Integer, Machine, Pointer
 from taskc.artifact.plan import (
-    Copy, CounterArg, Fill, InputMemory, IntArg, Launch, ModelPlan, OutputMemory, PlanTensor, ScratchArg, TensorArg, WeightMemory,
+    Copy,
+    CounterArg,
+    Fill,
+    InputMemory,
+    IntArg,
+    Launch,
+    ModelPlan,
+    OutputMemory,
+    PlanTensor,
+    ScratchArg,
+    TensorArg,
+    WeightMemory,
 )  # fmt: skip
 from taskc.compile import Options, compile_model
 from taskc.ir.expr import Index, evaluate

@@ -6,6 +6,7 @@ builds of onnxruntime cannot live in one, and an illegal access on the GPU ends 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -17,7 +18,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]  # where `python -m bench.…` finds the package
 
 
 class WorkerFailed(Exception):
@@ -71,7 +75,7 @@ class Worker:
             raise WorkerFailed(f"the process ended with {code}: {self._tail()}")
         answer = json.loads(line)
         if "error" in answer:
-            if "CUDA" in answer["error"] or "cu" in answer["error"][:40]:
+            if "CUDA" in answer["error"] or "Accelerator" in answer["error"]:
                 self.stop()  # its context may be lost: the next request gets a fresh process
             raise WorkerFailed(answer["error"])
         return answer["ok"]
@@ -81,7 +85,7 @@ class Worker:
             self._answers = queue.Queue()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
-                env=self._environment, start_new_session=True,
+                env=self._environment, start_new_session=True, cwd=ROOT,
             )  # fmt: skip
             threading.Thread(target=_forward, args=(self._process, self._answers), daemon=True).start()
         return self._process
@@ -98,14 +102,10 @@ class Worker:
             return
         if process.stdin is not None:
             process.stdin.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its own process group, autotuning children included
-        except ProcessLookupError:
-            pass
         process.wait()
 
 

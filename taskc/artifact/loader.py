@@ -182,7 +182,8 @@ class _Api(ctypes.Structure):
         ("run", _function(_STATUS, _P, _TENSORS, _TENSORS, ctypes.POINTER(_RunOptions))),
         ("synchronize", _function(_STATUS, _P)),
         ("time_device", _function(_STATUS, _P, _U32, ctypes.POINTER(ctypes.c_float))),
-        ("statistics", _function(None, _P, ctypes.POINTER(_Statistics))), ("wait_stream", _function(_STATUS, _P, _P)),
+        ("statistics", _function(None, _P, ctypes.POINTER(_Statistics))),
+        ("wait_stream", _function(_STATUS, _P, _P, *_TEXT)),
     ]  # fmt: skip
 
 
@@ -280,6 +281,37 @@ class _Library:
         return tuple(found)
 
 
+class _Device:
+    """The model on its device: the C object, its facts, its memory. Models, contexts and arrays share it."""
+
+    def __init__(self, library: _Library, device: str) -> None:
+        self.library = library
+        self.handle = library.create(library.api.model_create, library.handle, device.encode())
+        self._close = weakref.finalize(self, library.api.model_release, self.handle)
+        info = _ModelInfo()
+        library.api.model_describe(self.handle, ctypes.byref(info))
+        self.device_name, self.target, self.image = _text(info.device), _text(info.target), _text(info.image)
+        self.ordinal = int(info.ordinal)
+        self.name = "host" if self.ordinal < 0 else f"cuda:{self.ordinal}"
+
+    def wait_stream(self, stream: int) -> None:
+        """Waits until a CUDA stream has done what it was given so far."""
+        message = ctypes.create_string_buffer(_MESSAGE)
+        status = self.library.api.wait_stream(self.handle, stream or None, message, _MESSAGE)
+        if status != _OK:
+            raise ModelError(_text(message.value), status)
+
+
+class _DeviceMemory:
+    """Memory on the device, freed with this object."""
+
+    def __init__(self, device: _Device, nbytes: int) -> None:
+        self.device = device
+        api = device.library.api
+        self.pointer = device.library.create(api.allocate, device.handle, nbytes).value or 0
+        self._free = weakref.finalize(self, api.deallocate, device.handle, self.pointer)
+
+
 # ---- arrays ---------------------------------------------------------------------------------------------------------
 
 
@@ -337,26 +369,27 @@ class DeviceArray:
 
     Hand it to torch (`torch.from_dlpack(a)`) or CuPy (`cupy.asarray(a)`) without a copy."""
 
-    def __init__(self, model: Model, dtype: int, shape: tuple[int, ...], stream: int | None) -> None:
-        self._model = model
+    def __init__(self, device: _Device, dtype: int, shape: tuple[int, ...], stream: int | None) -> None:
+        self._device = device
         self._dtype = dtype
         self.shape = shape
         self.dtype = _DTYPES[dtype][0]
         self.nbytes = int(np.prod(shape, dtype=np.int64)) * (_DTYPES[dtype][3] // 8)
-        self.pointer, self._owner = model._allocate(self.nbytes)  # pyright: ignore[reportPrivateUsage]
+        self._memory = _DeviceMemory(device, self.nbytes) if self.nbytes else None
+        self.pointer = self._memory.pointer if self._memory else 0
         self._stream = stream  # where it is written; None: writing has ended
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return _CUDA, self._model.ordinal
+        return _CUDA, self._device.ordinal
 
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> object:
         """A `dltensor` capsule. The consumer works on its own stream: writing must have ended, or be on that stream."""
         if self._stream is not None and stream not in (-1, self._stream or 1):  # -1: the consumer wants no waiting
-            self._model._wait_stream(self._stream)  # pyright: ignore[reportPrivateUsage]
+            self._device.wait_stream(self._stream)
         _, _, code, bits = _DTYPES[self._dtype]
         shape = (ctypes.c_int64 * max(len(self.shape), 1))(*self.shape)
         managed = _DLManaged()
-        managed.tensor.data, managed.tensor.device = self.pointer, _DLDevice(_CUDA, self._model.ordinal)
+        managed.tensor.data, managed.tensor.device = self.pointer, _DLDevice(_CUDA, self._device.ordinal)
         managed.tensor.rank, managed.tensor.lanes = len(self.shape), 1
         managed.tensor.code, managed.tensor.bits = code, bits
         managed.tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
@@ -482,12 +515,12 @@ class Bound:
 class Context:
     """One caller's working memory; make one a thread. Contexts of one model share its kernels and weights."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._library = model._library  # pyright: ignore[reportPrivateUsage]
+    def __init__(self, device: _Device) -> None:
+        self._device = device
+        self._library = device.library
         self._api = self._library.api
         self._lock = threading.RLock()
-        self._handle = self._library.create(self._api.context_create, model._handle)  # pyright: ignore[reportPrivateUsage]
+        self._handle = self._library.create(self._api.context_create, device.handle)
         self._close = weakref.finalize(self, self._api.context_release, self._handle)
         self._held: list[object] = []  # GPU inputs of a run that may still go on
 
@@ -541,10 +574,6 @@ class Context:
         self._api.statistics(self._handle, ctypes.byref(out))
         return {name: int(getattr(out, name)) for name, *_ in _Statistics._fields_}
 
-    def _wait_stream(self, stream: int) -> None:
-        with self._lock:
-            self._check(self._api.wait_stream(self._handle, stream or None))
-
     @staticmethod
     def _array(tensors: list[Any]) -> Any:
         return (_Tensor * max(len(tensors), 1))(*tensors)
@@ -597,7 +626,7 @@ class Context:
         if len(operand.shape) > _MAX_RANK:
             raise ModelError(f"{what} '{info.name}': given rank {len(operand.shape)}, wanted {info}", _USAGE)
         if operand.stream is not None and operand.stream != (stream or 1):
-            self._wait_stream(operand.stream)
+            self._device.wait_stream(operand.stream)
         return operand
 
     @staticmethod
@@ -614,7 +643,7 @@ class Context:
     def _new_outputs(self, tensors: Any, kind: str, stream: int | None) -> dict[str, Any]:
         if kind not in ("numpy", "device"):
             raise ModelError(f"outputs={kind!r}: wanted 'numpy' or 'device'", _USAGE)
-        if kind == "device" and self._model.device == "host":
+        if kind == "device" and self._device.name == "host":
             raise ModelError("outputs='device': the model runs on device 'host'; its outputs are NumPy arrays", _USAGE)
         arrays: dict[str, Any] = {}
         for t, info in zip(tensors, self._library.outputs, strict=False):
@@ -623,7 +652,7 @@ class Context:
                 arrays[info.name] = array = _empty(t.dtype, shape)
                 t.data, t.memory = array.ctypes.data, 0
             else:
-                arrays[info.name] = made = DeviceArray(self._model, t.dtype, shape, stream)
+                arrays[info.name] = made = DeviceArray(self._device, t.dtype, shape, stream)
                 t.data, t.memory = made.pointer or None, 1
         return arrays
 
@@ -646,24 +675,18 @@ class Context:
 class Model:
     """A model on a device. `run`, `bind` and `time_device` use the model's own context; see Context."""
 
-    def __init__(self, library: _Library, device: str) -> None:
-        self._library = library
-        self._handle = library.create(library.api.model_create, library.handle, device.encode())
-        self._close = weakref.finalize(self, library.api.model_release, self._handle)
-        info = _ModelInfo()
-        library.api.model_describe(self._handle, ctypes.byref(info))
-        self.device_name, self.target, self.image = _text(info.device), _text(info.target), _text(info.image)
-        self.ordinal = int(info.ordinal)
-        self.device = "host" if self.ordinal < 0 else f"cuda:{self.ordinal}"
-        self.inputs = library.inputs
-        self.outputs = library.outputs
-        self.name = _text(library.info().name)
-        self.metadata = _text(library.info().metadata)
-        self._context = Context(self)
+    def __init__(self, device: _Device) -> None:
+        self._device = device
+        self.device_name, self.target, self.image = device.device_name, device.target, device.image
+        self.device, self.ordinal = device.name, device.ordinal
+        self.inputs, self.outputs = device.library.inputs, device.library.outputs
+        info = device.library.info()
+        self.name, self.metadata = _text(info.name), _text(info.metadata)
+        self._context = Context(device)
 
     def context(self) -> Context:
         """A context of its own, for another thread."""
-        return Context(self)
+        return Context(self._device)
 
     def run(
         self, feed: Mapping[str, Any], *, outputs: Literal["numpy", "device"] = "numpy", stream: int | None = None
@@ -687,31 +710,10 @@ class Model:
         """See Context.statistics."""
         return self._context.statistics()
 
-    def _wait_stream(self, stream: int) -> None:
-        self._context._wait_stream(stream)  # pyright: ignore[reportPrivateUsage]
-
-    def _allocate(self, nbytes: int) -> tuple[int, object]:
-        """Device memory and the object that frees it; that object keeps the model."""
-        if not nbytes:
-            return 0, None
-        api = self._library.api
-        message, out = ctypes.create_string_buffer(_MESSAGE), ctypes.c_void_p()
-        status = api.allocate(self._handle, nbytes, ctypes.byref(out), message, _MESSAGE)
-        if status != _OK or out.value is None:
-            raise ModelError(_text(message.value), status)
-        return out.value, _DeviceMemory(self, out.value)
-
-
-class _DeviceMemory:
-    def __init__(self, model: Model, pointer: int) -> None:
-        self.model = model
-        self.free = weakref.finalize(self, model._library.api.deallocate, model._handle, pointer)  # pyright: ignore[reportPrivateUsage]
-
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a library holds, without a GPU: plain dicts and lists of inputs, outputs, symbols, targets with their
-    images,
-    kernels and steps, and the metadata's JSON text. Sizes are bytes; -1 stands for a size that depends on a symbol."""
+    images, kernels and steps, and the metadata's JSON text. Sizes are bytes; -1 is a size that depends on a symbol."""
     library = _Library(Path(path))
     api, info = library.api, library.info()
 
@@ -754,14 +756,14 @@ def load(path: str | os.PathLike[str] | None = None, device: str | None = None) 
     'host' when the library holds that code. ModelError says what is missing."""
     library = _Library(_beside() if path is None else Path(path))
     if device is not None:
-        return Model(library, device)
+        return Model(_Device(library, device))
     try:
-        return Model(library, "cuda:0")
+        return Model(_Device(library, "cuda:0"))
     except ModelError as on_gpu:
         if on_gpu.status != _NO_DEVICE:
             raise
         try:
-            return Model(library, "host")
+            return Model(_Device(library, "host"))
         except ModelError as on_host:
             if on_host.status != _NO_DEVICE:
                 raise

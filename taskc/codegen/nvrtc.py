@@ -182,7 +182,8 @@ def _call(result: tuple[Any, ...]) -> Any:
     return values[0] if values else None
 
 
-def _bytes(size: Callable[[Any], tuple[Any, ...]], get: Callable[[Any, bytes], tuple[Any, ...]], program: Any) -> bytes:
-    buffer = b' ' * int(_call(size(program)))
+def _bytes(size: Callable[[Any], tuple[Any, ...]], get: Callable[[Any, bytearray], tuple[Any, ...]], program: Any) -> bytes:
+    # A bytearray, since NVRTC writes into it: Python shares bytes objects (every b' ' is one), and would change them all.
+    buffer = bytearray(int(_call(size(program))))
     _call(get(program, buffer))
-    return buffer
+    return bytes(buffer)

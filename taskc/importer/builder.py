@@ -93,7 +93,7 @@ class Builder:
         for t in outs:
             if any(isinstance(d, int) and d < 0 for d in t.shape):
                 raise NodeProblem(f"its output would have a negative dim: {list(t.shape)}", bad=True)
-            if prod(d for d in t.shape if isinstance(d, int)) >= 1 << 48:
+            if prod(max(d, 1) for d in t.shape if isinstance(d, int)) >= 1 << 48:
                 raise NodeProblem(f"its output of shape {list(t.shape)} is impossibly large", bad=True)
         return outs
 

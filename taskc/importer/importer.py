@@ -28,7 +28,7 @@ from taskc.importer.source import Source, load_model
 from taskc.importer.symbols import Shape, Symbols, is_named
 from taskc.importer.tensors import read_sparse, read_tensor
 from taskc.ir.graph import Graph
-from taskc.ops.registry import find_reader, load_operators
+from taskc.ops.registry import Reader, find_reader, load_operators
 
 Env = dict[str, "str | None"]  # a name in the file -> value name, '' absent, None when it could not be read
 
@@ -169,7 +169,7 @@ class _Importer:
         opset = scope.opsets.get(domain, 0)
         schema = find_schema(node.op_type, domain, opset) if opset else None
         defined = schema is not None and is_defined_by_function(schema)
-        if find_reader(node.op_type, opset, domain) is None and not defined:
+        if self._reader(node.op_type, opset, domain) is None and not defined:
             self._note(node, scope, NodeProblem(_why_unknown(node, domain, schema is not None), bad=False))
 
     def _read(self, node: NodeProto, wanted: int, scope: _Scope) -> Sequence[str | None]:
@@ -196,7 +196,7 @@ class _Importer:
         types = [builder.types[i] if i else None for i in inputs]
         if schema is not None:
             check_types(schema, types)
-        read = find_reader(node.op_type, opset, domain)
+        read = self._reader(node.op_type, opset, domain)
         if read is None:
             function = schema_function(schema, node, opset, types) if schema is not None else None
             if function is None:
@@ -205,11 +205,18 @@ class _Importer:
         while inputs and not inputs[-1]:
             inputs.pop()
         start = len(builder.nodes)
-        outs = read(NodeReading(node, opset, tuple(inputs), wanted, builder, self.folder))
+        outs = _guarded(read, NodeReading(node, opset, tuple(inputs), wanted, builder, self.folder))
         values = (outs,) if isinstance(outs, str) else tuple(outs)
         if len(values) < wanted:
             raise NodeProblem(f"its output {node.output[wanted - 1]!r} is not handled", bad=False)
         return [builder.rename(v, o, start) if o else v for v, o in zip(values, node.output, strict=False)]
+
+    @staticmethod
+    def _reader(op_type: str, opset: int, domain: str) -> Reader | None:
+        """The reader; none for an operator that ONNX has only in other opsets than this."""
+        if find_schema(op_type, domain, opset) is None and find_schema(op_type, domain, HIGHEST_OPSET) is not None:
+            return None
+        return find_reader(op_type, opset, domain)
 
     def _inline(self, function: FunctionProto, key: FunctionKey, call: NodeProto, inputs: Sequence[str], scope: _Scope) -> list[str | None]:
         """Reads a function's body with the call's inputs and attributes in place of its own."""
@@ -240,6 +247,14 @@ class _Importer:
             raise NodeProblem(f"its {name} has fewer outputs than the node", bad=True)
         self._graph_body(graph, wanted, _Scope(env, scope.opsets, f"{scope.prefix}{label(node)}/", scope.inlining))
         return [env[o] for o in wanted]
+
+
+def _guarded(read: Reader, reading: NodeReading) -> str | Sequence[str]:
+    """Runs a reader. Readers check what users get wrong; what only a broken or hostile node can do ends here, named."""
+    try:
+        return read(reading)
+    except (IndexError, KeyError, ValueError, TypeError, OverflowError, ZeroDivisionError, MemoryError) as error:
+        raise NodeProblem(f"its inputs and attributes do not fit together ({type(error).__name__}: {error})", bad=True) from error
 
 
 def _domain(domain: str) -> str:

@@ -38,7 +38,7 @@ def read_tensor(t: TensorProto, folder: Path | None) -> tuple[Array, DType]:
     if any(d < 0 for d in shape):
         raise BadModel(f"{what} has a negative dim: {list(shape)}")
     count = prod(shape)
-    if count * dtype.bytes >= 1 << 62:
+    if prod(max(d, 1) for d in shape) * dtype.bytes >= 1 << 62:
         raise BadModel(f"{what} has impossible dims: {list(shape)}")
     if t.HasField("segment"):
         raise Unsupported(f"{what} is stored in segments, which taskc does not handle")

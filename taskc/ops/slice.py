@@ -135,8 +135,8 @@ def _split_sizes(r: Reading, whole: Dim) -> list[Dim]:
             r.unsupported(f"its pieces {list(given)} are not known to make up the dim of {whole}; fix symbolic dims with --dim NAME=SIZE")
         return list(given)
     count = r.int_("num_outputs", r.declared_outputs)
-    if count < 1:
-        r.bad(f"splits into {count} pieces")
+    if count != r.declared_outputs or count < 1:
+        r.bad(f"splits into {count} pieces, but has {r.declared_outputs} outputs")
     if isinstance(whole, int):
         if r.opset < 18 and whole % count:
             r.bad(f"a dim of {whole} does not split into {count} equal pieces")

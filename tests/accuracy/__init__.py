@@ -1,1 +1,0 @@
-"""Accuracy of whole models."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from artifact_process import ROOT
+from tests.artifact.artifact_process import ROOT
 
 from taskc.artifact.library import write_library
 from taskc.artifact.plan import ModelPlan

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifact_plans import (
+from tests.artifact.artifact_plans import (
     CUDA_KERNELS,
     Code,
     affine,

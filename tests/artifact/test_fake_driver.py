@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from artifact_plans import (
+from tests.artifact.artifact_plans import (
     Code,
     affine_plan,
     chain_plan,
@@ -22,7 +22,7 @@ from artifact_plans import (
     outputs_plan,
     symbolic_plan,
 )
-from artifact_process import python
+from tests.artifact.artifact_process import python
 
 from taskc.artifact.library import write_library
 from taskc.artifact.plan import Image, ModelPlan
@@ -31,7 +31,7 @@ Write = Callable[..., Path]
 
 START = """
 import sys, numpy as np
-from artifact_plans import affine, rng_weights
+from tests.artifact.artifact_plans import affine, rng_weights
 from taskc.artifact import loader
 def pair(n, seed=0, k=5):
     return {x: np.random.default_rng(seed + i).standard_normal((n, k)).astype("f") for i, x in enumerate("ab")}

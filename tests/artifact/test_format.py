@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifact_plans import affine_plan, host_code, symbolic_plan
-from artifact_process import python
+from tests.artifact.artifact_plans import affine_plan, host_code, symbolic_plan
+from tests.artifact.artifact_process import python
 
 from taskc.artifact import loader
 from taskc.artifact.format import HEADER_PATH, seal, serialize

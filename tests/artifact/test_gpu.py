@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artifact_plans import (
+from tests.artifact.artifact_plans import (
     CUDA_KERNELS,
     MISC_KERNELS,
     Code,
@@ -25,7 +25,7 @@ from artifact_plans import (
     rng_weights,
     symbolic_plan,
 )
-from artifact_process import python
+from tests.artifact.artifact_process import python
 
 from taskc.artifact import loader
 from taskc.artifact.plan import Image

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifact_plans import affine, affine_plan, host_code, rng_weights, symbolic_plan
-from artifact_process import ROOT, python
+from tests.artifact.artifact_plans import affine, affine_plan, host_code, rng_weights, symbolic_plan
+from tests.artifact.artifact_process import ROOT, python
 
 from taskc.artifact import loader
 from taskc.artifact.elf import BadElf, extend

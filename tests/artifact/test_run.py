@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artifact_plans import (
+from tests.artifact.artifact_plans import (
     affine,
     affine_plan,
     chain_plan,
@@ -22,7 +24,7 @@ from artifact_plans import (
     rng_weights,
     symbolic_plan,
 )
-from artifact_process import python
+from tests.artifact.artifact_process import python
 
 from taskc.artifact import loader
 
@@ -234,6 +236,22 @@ def test_devices_and_times(library: Write) -> None:
         loader.load(path, "gpu")
     with pytest.raises(loader.ModelError, match="outputs='device': the model runs on device 'host'"):
         model.run(pair(np.random.default_rng(0), 3, 5), outputs="device")
+
+
+def test_dropping_a_model_frees_it_at_once(library: Write) -> None:
+    """No reference cycle: device memory must not wait for the garbage collector. A context keeps what it needs."""
+    gc.disable()
+    try:
+        model = loader.load(library(affine_plan(host_code())), "host")
+        context, device = model.context(), weakref.ref(model._device)
+        feed = pair(np.random.default_rng(0), 3, 5)
+        model.run(feed)
+        del model
+        assert device() is not None and right(feed, context.run(feed)["y"])
+        del context
+        assert device() is None
+    finally:
+        gc.enable()
 
 
 def test_description_needs_no_device(library: Write) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifact_plans import (
+from tests.artifact.artifact_plans import (
     chain_plan,
     counter_plan,
     fake_code,
@@ -17,7 +17,7 @@ from artifact_plans import (
     peek_plan,
     symbolic_plan,
 )
-from artifact_process import ROOT
+from tests.artifact.artifact_process import ROOT
 
 from taskc.artifact.format import seal, serialize
 from taskc.artifact.library import write_library

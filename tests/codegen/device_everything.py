@@ -1,9 +1,9 @@
 """One text that uses every intrinsic: what all compilers must take without a warning."""
 
-from device_support import DTYPES, kernel, text_of
-from test_device_math import BINARY, UNARY
-from test_device_memory import LOADS, SHAPES, copy_kernel, ldmatrix_kernel, mma_kernel, vector_kernel
-from test_device_sync import (
+from tests.codegen.device_support import DTYPES, kernel, text_of
+from tests.codegen.test_device_math import BINARY, UNARY
+from tests.codegen.test_device_memory import LOADS, SHAPES, copy_kernel, ldmatrix_kernel, mma_kernel, vector_kernel
+from tests.codegen.test_device_sync import (
     CLUSTER,
     COORDINATES,
     GRID,

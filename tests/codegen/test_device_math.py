@@ -4,7 +4,7 @@ from math import erf
 
 import numpy as np
 import pytest
-from device_support import Array, builder, elementwise, run_elementwise
+from tests.codegen.device_support import Array, builder, elementwise, run_elementwise
 
 from taskc.codegen.host_library import HostLibrary
 

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from device_support import DTYPES, Array, builder, kernel
+from tests.codegen.device_support import DTYPES, Array, builder, kernel
 
 from taskc.codegen.host_library import HostFault, HostLibrary
 

@@ -5,8 +5,8 @@ import sys
 from typing import Any
 
 import pytest
-from device_everything import EVERYTHING
-from device_support import kernel, text_of
+from tests.codegen.device_everything import EVERYTHING
+from tests.codegen.device_support import kernel, text_of
 
 from taskc.codegen import nvrtc
 from taskc.codegen.device import DEVICE_DIR

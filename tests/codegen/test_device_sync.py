@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from device_support import DTYPES, builder, kernel
+from tests.codegen.device_support import DTYPES, builder, kernel
 
 from taskc.codegen.host_library import HostLibrary
 

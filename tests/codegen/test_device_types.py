@@ -6,7 +6,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from device_support import DTYPES, Array, builder, elementwise, run_elementwise
+from tests.codegen.device_support import DTYPES, Array, builder, elementwise, run_elementwise
 
 from taskc.codegen.host_library import HostLibrary
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from device_support import builder, kernel
+from tests.codegen.device_support import builder, kernel
 
 from taskc.codegen.host_library import HostFault, HostLibrary
 

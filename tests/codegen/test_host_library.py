@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_everything import EVERYTHING
-from device_support import builder, kernel, text_of
+from tests.codegen.device_everything import EVERYTHING
+from tests.codegen.device_support import builder, kernel, text_of
 
 from taskc.codegen import hostcc
 from taskc.codegen.host_library import HostFault

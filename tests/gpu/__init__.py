@@ -1,1 +1,0 @@
-"""Tests that need an NVIDIA GPU."""

@@ -12,7 +12,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import branch, model, node
+from tests.importer.onnx_models import branch, model, node
 
 from taskc.errors import BadModel, TaskcError, Unsupported, UsageError
 from taskc.importer import import_model
@@ -93,7 +93,7 @@ def test_inconsistent_models(make: Callable[[ModelProto], object], reason: str) 
     ([node("Reshape", "x s", "y")], "does not divide|has 6 elements"),
     ([node("Squeeze", "x", "y", axes=[0])], "squeezes dim 0"),
     ([node("And", "x x", "y")], "does not take"),
-    ([node("Mod", "x x", "y")], "fmod=1"),
+    ([node("Gather", "x x", "y")], "does not take"),
     ([node("Split", "x", "a y", axis=1)], "equal pieces"),
     ([node("DepthToSpace", "x", "y", blocksize=2)], "4 dims"),
     ([node("Cast", "x", "y", to=1000)], "element type 1000"),
@@ -104,6 +104,14 @@ def test_bad_nodes_are_named(nodes: list[object], reason: str) -> None:
     with pytest.raises(BadModel, match=reason) as caught:
         import_model(model(nodes, {"x": X}, "y", constants={"s": np.array([4, -1], I64)}, opset=9))
     assert "(y)" in str(caught.value) or "(a)" in str(caught.value)
+
+
+def test_an_operator_of_a_later_opset() -> None:
+    nodes = [node("Mod", "x x", "y", name="rest")]
+    with pytest.raises(Unsupported, match="rest: not an operator"):
+        import_model(model(nodes, {"x": X}, "y", opset=9))
+    with pytest.raises(BadModel, match="fmod=1"):
+        import_model(model(nodes, {"x": X}, "y", opset=13))
 
 
 def test_all_unsupported_nodes_are_reported_at_once() -> None:

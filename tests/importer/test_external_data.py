@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto
 
 sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import model, node
+from tests.importer.onnx_models import model, node
 
 from taskc.errors import BadModel
 from taskc.importer import import_model

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import branch, check, model, node, results
+from tests.importer.onnx_models import branch, check, model, node, results
 
 from taskc.importer import import_model
 from taskc.ir.convert import bf16_values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -40,7 +41,8 @@ from taskc.ir.expr import (
 from tests.ir import expression_fuzz as fuzz
 
 SECONDS = 3.5  # a seed
-RANDOM_SEED = random.SystemRandom().randrange(1 << 30)  # in the test's name, so that a failure can be repeated
+# Another seed every run, the same in all of a run's workers; it is in the test's name, so that a failure can be repeated.
+RANDOM_SEED = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID") or time.time_ns()).randrange(1 << 30)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, RANDOM_SEED])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from rule_graphs import Make, normal, same_meaning
+from tests.passes.rule_graphs import Make, normal, same_meaning
 
 from taskc.ir.graph import Graph
 from taskc.ops.attention import Attention

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from rule_graphs import Make, applied, normal
+from tests.passes.rule_graphs import Make, applied, normal
 
 from taskc.ir.convert import convert
 from taskc.ir.dtype import BOOL, F16, F32, F64, I8, I16, I32, U8, U16, DType

@@ -1,4 +1,4 @@
-"""Runs one task under one schedule on `host`: guarded inputs, outputs and scratch poisoned, in ascending and in shuffled order."""
+"""One task under one schedule on `host`, against what an operator's reference says in float64."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from taskc.codegen.emit import emit
 from taskc.codegen.host_library import HostLibrary
-from taskc.codegen.hostcc import compile_host
-from taskc.fuse.stitch import stitch
 from taskc.ir.dtype import from_numpy
-from taskc.ir.expr import Index, evaluate
-from taskc.ir.graph import Op, TensorType
-from taskc.ir.program import Program
+from taskc.ir.graph import Array, Op, TensorType
 from taskc.ir.task import Task
 from taskc.ir.value import Tensor
 from taskc.targets import TARGETS
+from tests.host_kernels import ORDERS, HostKernel, build_library, make_kernel, run_kernel
 
-Array = npt.NDArray[Any]
-HOST = TARGETS["host"]
-SHUFFLED = 5
+__all__ = ["ORDERS", "Array", "Case", "Compiled", "check", "compile_cases", "launch", "operator_case"]
 
 
 @dataclass(frozen=True)
@@ -38,72 +31,47 @@ class Case:
     task: Task
     arrays: Mapping[str, Array]
     expected: Mapping[str, Array]
-    tolerance: float
+    tolerance: float  # of the largest expected value
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 def operator_case(template: ModuleType, schedule: Any, op: Op, arrays: Sequence[Array], tolerance: float, label: str) -> Case:
     """An operator's own task against its reference in float64 (integers: in their own type)."""
-    tensors = [Tensor(f"x{i}", from_numpy(a.dtype) or _unknown(a), a.shape) for i, a in enumerate(arrays)]
+    tensors: list[Tensor] = []
+    for i, a in enumerate(arrays):
+        dtype = from_numpy(a.dtype)
+        assert dtype is not None, a.dtype
+        tensors.append(Tensor(f"x{i}", dtype, a.shape))
     kind = op.infer([TensorType(t.dtype, t.shape) for t in tensors])[0]
     y = Tensor("y", kind.dtype, kind.shape)
-    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
-    expected = op.reference(*wide)[0]
-    task = op.task(tensors, [y])
-    return Case(label, template, schedule, task, dict(zip([t.name for t in tensors], arrays, strict=True)), {"y": expected}, tolerance)
-
-
-def _unknown(a: Array) -> Any:
-    raise TypeError(f"no element type for {a.dtype}")
-
-
-def built(case: Case, name: str) -> Program:
-    reason = case.template.why_not(case.task, HOST)
-    assert reason is None, reason
-    return stitch(case.template.build(case.task, case.schedule, HOST, name), case.task)
+    expected = op.reference(*(a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays))[0]
+    named = {t.name: a for t, a in zip(tensors, arrays, strict=True)}
+    return Case(label, template, schedule, op.task(tensors, [y]), named, {"y": expected}, tolerance)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    programs: list[Program]
+    """The kernels of cases, in their order."""
+
+    kernels: list[HostKernel]
     library: HostLibrary
 
 
 def compile_cases(cases: Sequence[Case], folder: Path) -> Compiled:
-    programs = [built(c, f"kernel_{i}") for i, c in enumerate(cases)]
-    path = folder / "kernels.so"
-    compile_host({p.name: emit(p) for p in programs}, path)
-    return Compiled(programs, HostLibrary(path))
-
-
-def _at(e: Index, sizes: Mapping[str, int]) -> int:
-    return e if isinstance(e, int) else evaluate(e, sizes)
-
-
-def poison(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    return np.full(shape, np.nan if dtype.kind == "f" else 85, dtype)
+    kernels: list[HostKernel] = []
+    for i, c in enumerate(cases):
+        reason = c.template.why_not(c.task, TARGETS["host"])
+        assert reason is None, f"{c.label}: {reason}"
+        kernels.append(make_kernel(c.task, c.template, c.schedule, f"kernel_{i}"))
+    return Compiled(kernels, build_library({k.name: k.text for k in kernels}, folder))
 
 
 def launch(compiled: Compiled, index: int, case: Case, order: int) -> dict[str, Array]:
-    p, library = compiled.programs[index], compiled.library
-    library.set_order(order)
-    arrays = {name: library.guarded(a, 16) for name, a in case.arrays.items()}
-    for t in p.tensors:
-        if t.name in p.written:
-            arrays[t.name] = library.guarded(poison(tuple(_at(d, case.sizes) for d in t.shape), t.dtype.numpy), 16)
-    args: list[Any] = [arrays[t.name] for t in p.tensors]
-    counters: list[Array] = []
-    for w in p.workspaces:
-        size = _at(w.elements, case.sizes)
-        scratch = poison((size,), w.dtype.numpy) if w.kind == "scratch" else np.zeros(size, np.int32)
-        args.append(library.guarded(scratch, 16))
-        if w.kind == "counter":
-            counters.append(args[-1])
-    args += [case.sizes[s.name] for s in p.symbols]
-    grid = [_at(d, case.sizes) for d in p.grid]
-    library.launch(p.name, args, grid, p.threads, p.shared_bytes)
-    assert all(not c.any() for c in counters), "a counter was left above zero"
-    return {name: arrays[name] for name in p.written}
+    """The case's outputs; arrays are guarded, and poisoned where nothing has been written."""
+    p = compiled.kernels[index].program
+    values = dict(case.arrays)
+    run_kernel(compiled.library, p, values, case.sizes, order)
+    return {name: values[name] for name in p.written}
 
 
 def check(compiled: Compiled, index: int, case: Case, order: int) -> None:

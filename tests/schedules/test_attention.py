@@ -18,7 +18,7 @@ from taskc.schedules import attention
 from taskc.schedules.attention import Schedule
 from taskc.schedules.template import Traits
 from taskc.targets import TARGETS
-from tests.schedules.kernel_run import SHUFFLED, Array, Case, Compiled, check, compile_cases, operator_case
+from tests.schedules.kernel_run import ORDERS, Array, Case, Compiled, check, compile_cases, operator_case
 
 S16, S64, S128 = Schedule(16, 32, 2), Schedule(64, 32, 3), Schedule(128, 64, 2)
 
@@ -113,7 +113,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return compile_cases(CASES, Path(tmp_path_factory.mktemp("attention")))
 
 
-@pytest.mark.parametrize("order", [0, SHUFFLED])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[c.label for c in CASES])
 def test_case(compiled: Compiled, index: int, order: int) -> None:
     check(compiled, index, CASES[index], order)

@@ -18,7 +18,7 @@ from taskc.schedules import matmul_simt
 from taskc.schedules.matmul_simt import Schedule
 from taskc.schedules.template import Traits
 from taskc.targets import TARGETS
-from tests.schedules.kernel_run import SHUFFLED, Array, Case, Compiled, check, compile_cases, operator_case
+from tests.schedules.kernel_run import ORDERS, Array, Case, Compiled, check, compile_cases, operator_case
 
 SMALL = Schedule(32, 32, 16, 4, 2, 3, "async")
 TILES = (
@@ -115,7 +115,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return compile_cases(CASES, Path(tmp_path_factory.mktemp("simt")))
 
 
-@pytest.mark.parametrize("order", [0, SHUFFLED])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[c.label for c in CASES])
 def test_case(compiled: Compiled, index: int, order: int) -> None:
     check(compiled, index, CASES[index], order)

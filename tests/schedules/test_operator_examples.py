@@ -6,7 +6,7 @@ from math import isinf
 from pathlib import Path
 from types import ModuleType
 
-from task_cases import Case, run
+from tests.schedules.task_cases import Case, run
 
 from taskc.ir.dtype import BF16, from_numpy
 from taskc.ir.graph import Array, OpError, TensorType

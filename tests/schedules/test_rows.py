@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from task_cases import Case, launch, program, run
+from tests.schedules.task_cases import Case, launch, program, run
 
 from taskc.codegen.emit import emit
 from taskc.codegen.host_library import HostLibrary

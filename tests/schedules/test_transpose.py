@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from task_cases import Case, program, run
+from tests.schedules.task_cases import Case, program, run
 
 from taskc.codegen.emit import emit
 from taskc.codegen.nvrtc import compile_cuda

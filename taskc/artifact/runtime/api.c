@@ -159,9 +159,15 @@ static taskc_status time_device(taskc_context *c, uint32_t count, float *us) {
   return begin(c) ? c->error.status : end(c, context_time(c, count, us, &c->error));
 }
 
-static taskc_status wait_stream(taskc_context *c, void *stream) {
-  if (c->model->on_host) return TASKC_OK;
-  return begin(c) ? c->error.status : end(c, CU(&c->error, &c->model->driver, cuStreamSynchronize, stream));
+static taskc_status wait_stream(taskc_model *m, void *stream, char *message, size_t bytes) {
+  error e = {0};
+  if (m->on_host) return report(&e, TASKC_OK, message, bytes);
+  taskc_status status = model_enter(m, &e);
+  if (!status) {
+    status = CU(&e, &m->driver, cuStreamSynchronize, stream);
+    model_leave(m);
+  }
+  return report(&e, status, message, bytes);
 }
 
 static void statistics(const taskc_context *c, taskc_statistics *out) { *out = c->statistics; }

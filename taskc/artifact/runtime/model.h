@@ -177,7 +177,7 @@ typedef struct taskc_api {
   taskc_status (*time_device)(taskc_context *context, uint32_t count, float *microseconds);
   void (*statistics)(const taskc_context *context, taskc_statistics *statistics);
   /* Waits until `stream`, a CUstream, has done what it was given so far: for inputs that another stream writes. */
-  taskc_status (*wait_stream)(taskc_context *context, void *stream);
+  taskc_status (*wait_stream)(taskc_model *model, void *stream, char *message, size_t message_bytes);
 } taskc_api;
 
 /* The library's only symbol. NULL when it does not have that version of the table. */

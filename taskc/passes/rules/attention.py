@@ -193,5 +193,5 @@ def _is_lower_triangle(bias: Array | None) -> bool:
     if bias is None or bias.ndim < 2 or any(d != 1 for d in bias.shape[:-2]) or bias.shape[-1] < 2 or bias.shape[-2] < 2:
         return False
     matrix = bias.reshape(bias.shape[-2:])
-    seen = np.tri(matrix.shape[0], matrix.shape[1], dtype=bool)
+    seen = np.tri(bias.shape[-2], bias.shape[-1], dtype=bool)
     return bool(np.all(matrix[seen] == 0) and np.all(matrix[~seen] <= _HIDDEN)) and bool((~seen).any())
