@@ -62,7 +62,7 @@ bench-compile: $(VENV)/.run
 	$(BIN)/python bench/compile_time.py
 
 bench: $(VENV)/.run
-	$(BIN)/python bench/latency.py
+	$(BIN)/python bench/latency.py --out bench/results/latency.json
 
 clean:
 	rm -rf $(VENV) $(OUT) build dist *.egg-info

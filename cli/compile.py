@@ -34,8 +34,8 @@ from .tune import run_tuning
 @click.option("--jobs", type=click.IntRange(min=0), default=0, metavar="N", help="Compilers at once (0: one for each CPU).")
 @click.option("-v", "--verbose", is_flag=True, help="Name every kernel, and show each step's seconds.")
 def compile_command(model: Path, output: Path | None, target: str, shapes: tuple[str, ...], dims: tuple[str, ...], sizes: tuple[str, ...],
-                    precision: str | None, dump: Path | None, stop_after: str | None, header: bool, folder: Path | None, locked: bool, budget: str | None,
-                    jobs: int, verbose: bool) -> None:
+                    precision: str | None, dump: Path | None, stop_after: str | None, header: bool, folder: Path | None, locked: bool,
+                    budget: str | None, jobs: int, verbose: bool) -> None:
     """Compile MODEL (.onnx) into one library.
 
     \b

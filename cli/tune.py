@@ -125,7 +125,8 @@ def _open(folder: Path) -> Cache:
 def cache_ls(folder: Path) -> None:
     """One line a tuned kernel."""
     for e in _open(folder).entries.values():
-        click.echo(f"{e.key}  {e.target:8} {e.best.us:9.2f} µs  {e.best.template} {e.best.schedule}  [{len(e.measured)} measured, {len(e.failed)} failed]  {e.nodes[:60]}")
+        tried = f"[{len(e.measured)} measured, {len(e.failed)} failed]"
+        click.echo(f"{e.key}  {e.target:8} {e.best.us:9.2f} µs  {e.best.template} {e.best.schedule}  {tried}  {e.nodes[:60]}")
 
 
 @cache_group.command("show")

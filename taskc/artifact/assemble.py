@@ -68,7 +68,7 @@ def weight_offsets(graph: Graph, values: Sequence[str]) -> dict[str, int]:
 def weight_pieces(graph: Graph, offsets: Mapping[str, int]) -> tuple[tuple[int, memoryview], ...]:
     """(offset, bytes) of each constant; the bytes are views, large ones stay in their file."""
     flat = {v: np.ascontiguousarray(graph.constants[v]).reshape(-1).view(np.uint8) for v in offsets}
-    return tuple((offset, memoryview(flat[v])) for v, offset in offsets.items() if flat[v].size)
+    return tuple((offset, flat[v].data) for v, offset in offsets.items() if flat[v].size)
 
 
 def plan_ports(graph: Graph) -> tuple[tuple[Symbol, ...], tuple[Port, ...], tuple[Port, ...]]:
@@ -158,7 +158,8 @@ class _Assembler:
                 p, f = launch.program, facts.get(launch.symbol, Facts())
                 notes = "; ".join(f"{k}: {v}" for k, v in p.notes.items())
                 number[launch.symbol] = len(kernels)
-                kernels.append(Kernel(launch.symbol, p.threads, p.shared_bytes, pdl=p.pdl, registers=f.registers, spill_bytes=f.spill_bytes, notes=notes))
+                kernels.append(Kernel(launch.symbol, p.threads, p.shared_bytes, pdl=p.pdl, registers=f.registers,
+                                      spill_bytes=f.spill_bytes, notes=notes))
         return kernels, number
 
     def arguments(self, n: int, launch: KernelLaunch, offsets: Mapping[str, Index]) -> tuple[Arg, ...]:

@@ -115,7 +115,7 @@ class _Printer:
             self.line(depth, f"{self.call(s.intrinsic, s.args, s.template)};")
         elif isinstance(s, Query):
             self.line(depth, f"const {self.index} {s.var.name} = {self.call(s.intrinsic, s.args)};")
-        elif isinstance(s, VectorLoad) or isinstance(s, VectorStore):
+        elif isinstance(s, (VectorLoad, VectorStore)):
             self.line(depth, self.vector(s.cache, s))
         elif isinstance(s, For):
             self.loop(s, depth)

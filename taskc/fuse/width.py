@@ -27,9 +27,9 @@ def contiguous_width(address: Index, conditions: Sequence[Index], limit: int) ->
         inner = Var("inner_", 0, w - 1)
         split = {LANE: Var("outer_", 0, max(0, limit // w - 1)) * w + inner}
         start = substitute(address, split) - inner
-        if not mentions(start, "inner_") and divisor(start) % w == 0:
-            if not any(mentions(positive(substitute(c, split)), "inner_") for c in conditions):
-                return w
+        aligned = not mentions(start, "inner_") and divisor(start) % w == 0
+        if aligned and not any(mentions(positive(substitute(c, split)), "inner_") for c in conditions):
+            return w
         w //= 2
     return 1
 

@@ -270,13 +270,13 @@ def _product_bounds(parts: list[Bounds]) -> Bounds:
             else:
                 high *= hi
         return low, None if unbounded else high
-    out: Bounds = (1, 1)
+    least = most = 1
     for lo, hi in parts:
-        if lo is None or hi is None or out[0] is None or out[1] is None:
+        if lo is None or hi is None:
             return None, None
-        corners = [x * y for x in (out[0], out[1]) for y in (lo, hi)]
-        out = min(corners), max(corners)
-    return out
+        corners = [x * y for x in (least, most) for y in (lo, hi)]
+        least, most = min(corners), max(corners)
+    return least, most
 
 
 def _binary_bounds(op: str, a: Bounds, b: Bounds) -> Bounds:

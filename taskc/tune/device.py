@@ -86,7 +86,7 @@ def _bytes(o: Operand) -> int:
 
 def _pycuda() -> Any:
     try:
-        import pycuda.driver as driver
+        import pycuda.driver as driver  # pyright: ignore[reportMissingImports]
     except ImportError as e:
         raise NoDevice("tuning on a GPU needs pycuda: pip install 'taskc-compiler[gpu]' (it builds from source against the CUDA toolkit)") from e
     return driver

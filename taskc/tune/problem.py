@@ -35,7 +35,7 @@ def make_problem(unit: Unit, target: Target, known: Mapping[str, int]) -> Proble
     """The problem a unit poses on a target with symbols at the sizes known, or middling ones."""
     task, _ = canonical(unit.task)
     sizes = default_sizes(symbols(task), known)
-    used = {name: size for name, size in sizes.items()}
+    used = dict(sizes)
     lines = [f"target {target.name} device {target.device.name}", *(f"size {k} = {v}" for k, v in sorted(used.items()))]
     for t in dict.fromkeys((*inputs(task), *outputs(task))):
         lines.append(f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]{' constant' if t.constant else ''}")

@@ -155,7 +155,8 @@ class _Session:
             measured.append(m)
             if best is None or us < best[0].us:
                 best = (m, candidate.text_hash)
-            self.listen(Progress(number + 1, len(self.problems), " + ".join(p.unit.source), best[0], self.result.compiled, self.result.measured, len(futures)))
+            self.listen(Progress(number + 1, len(self.problems), " + ".join(p.unit.source), best[0], self.result.compiled,
+                                 self.result.measured, len(futures)))
         if best is not None:
             self.result.tuned += 1
             self.cache.add(Entry(p.key, p.text, p.target.name, p.target.device.name, " + ".join(p.unit.source), best[0], best[1], toolchain(),

@@ -104,7 +104,7 @@ def test_symbolic_sizes(library: Write) -> None:
 
 def test_shape_messages(library: Write) -> None:
     model = loader.load(library(symbolic_plan(host_code(), low=2, multiple=3)), "host")
-    zeros = lambda *s: np.zeros(s, np.float32)  # noqa: E731
+    zeros = lambda *s: np.zeros(s, np.float32)
     cases: list[tuple[dict[str, Any], str]] = [
         (
             {"a": zeros(3, 4), "b": zeros(3, 5)},

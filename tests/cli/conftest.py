@@ -14,6 +14,7 @@ from tests.cli.cli_support import ROOT, Ended, Taskc
 
 from models import zoo
 
+
 @pytest.fixture(scope="session")
 def package_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which `cli/` has its installed name."""

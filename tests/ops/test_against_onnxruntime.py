@@ -16,7 +16,7 @@ from taskc.importer.importer import import_model
 from taskc.ir.graph import Array, Graph
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cases import ALL, Case, f, n, s  # noqa: E402
+from cases import ALL, Case, f, n, s
 
 TOLERANCE = {"float16": 2e-3, "float32": 2e-5}
 
