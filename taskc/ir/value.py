@@ -288,8 +288,13 @@ class Names:
 
     def new(self, stem: str) -> str:
         n = self.taken.get(stem, 0)
+        name = f"{stem}_{n}" if n else stem
+        while n and name in self.taken:  # a stem may end in a number itself
+            n += 1
+            name = f"{stem}_{n}"
+        self.taken[name] = 1
         self.taken[stem] = n + 1
-        return f"{stem}_{n}" if n else stem
+        return name
 
 
 TRUE = Const(True, BOOL)
