@@ -25,7 +25,7 @@ def _fits(x: TensorType | None, scale: TensorType | None, zero: TensorType | Non
     for t in (scale, zero):
         if t is not None and t.shape not in ((), (1,)) and (not 0 <= axis_ < x.rank or t.shape != (x.shape[axis_],)):
             raise OpError(f"scale or zero point {t} is neither one value nor one a position of axis {axis_} of {x}")
-    if zero is not None and zero.shape != scale.shape:
+    if zero is not None and zero.shape != scale.shape and not {zero.shape, scale.shape} <= {(), (1,)}:  # both are one value
         raise OpError(f"zero point {zero} and scale {scale} differ in shape")
     return x
 

@@ -42,7 +42,7 @@ REFUSED = {
     "traceforge_encoder": Refusal(("MatMulInteger",)),
     "pipecat_silero_vad": Refusal(("If", "condition")),
     "silero_vad": Refusal(("If", "condition")),
-    "silero_vad_16k_op15": Refusal(("If", "condition")),
+    "silero_vad_16k_op15": Refusal(("LSTM",)),
 }
 
 
