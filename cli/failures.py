@@ -1,6 +1,6 @@
 """Every way a command can end -> a message on stderr and an exit code. The one place that does this.
 
-0 done, 2 usage, 3 bad model, 4 unsupported, 5 accuracy, 7 toolchain, 8 no fitting GPU, 130 interrupted, 1 a bug in taskc.
+0 done, 2 usage, 3 bad model, 4 unsupported, 5 accuracy, 6 untuned, 7 toolchain, 8 no fitting GPU, 130 interrupted, 1 a bug in taskc.
 """
 
 from __future__ import annotations

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from taskc.artifact.loader import Model, ModelError, load
     from taskc.compile import Options, compile_model
-    from taskc.errors import AccuracyError, BadModel, NoDevice, TaskcError, ToolchainError, Unsupported, UsageError
+    from taskc.errors import AccuracyError, BadModel, NoDevice, TaskcError, ToolchainError, Unsupported, Untuned, UsageError
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AccuracyError", "BadModel", "Model", "ModelError", "NoDevice", "Options", "TaskcError", "ToolchainError", "Unsupported", "UsageError",
-    "compile_model", "load",
+    "AccuracyError", "BadModel", "Model", "ModelError", "NoDevice", "Options", "TaskcError", "ToolchainError", "Unsupported", "Untuned",
+    "UsageError", "compile_model", "load",
 ]  # fmt: skip
 
 _HOMES = {
-    **dict.fromkeys(("AccuracyError", "BadModel", "NoDevice", "TaskcError", "ToolchainError", "Unsupported", "UsageError"), "taskc.errors"),
+    **dict.fromkeys(("AccuracyError", "BadModel", "NoDevice", "TaskcError", "ToolchainError", "Unsupported", "Untuned", "UsageError"), "taskc.errors"),
     **dict.fromkeys(("Options", "compile_model"), "taskc.compile"),
     **dict.fromkeys(("Model", "ModelError", "load"), "taskc.artifact.loader"),
 }

@@ -26,7 +26,7 @@ from taskc.ir.value import (
     walk,
 )
 
-S, I = Var("S", 1), Var("i", below=Var("S", 1))  # noqa: E741
+S, I = Var("S", 1), Var("i", below=Var("S", 1))
 X = Tensor("x", F16, (S,))
 
 
