@@ -39,9 +39,10 @@ class Rewrite:
         return apply_rules(g, self.rules, self.note)
 
 
-def default_passes(*, channels_last: bool = True, attention: bool = True, merge: bool = True, pad_channels: int = 4,
-                   note: Note | None = None) -> tuple[Pass, ...]:
-    """What a compilation runs. `merge`: products of one value become one; `pad_channels`: see PadChannels, 0 for never.
+def default_passes(*, channels_last: bool = True, attention: bool = True, merge: bool = True, copy_parts: bool = False,
+                   pad_channels: int = 4, note: Note | None = None) -> tuple[Pass, ...]:
+    """What a compilation runs. `merge`: products of one value become one; `copy_parts`: see MergeSiblings; `pad_channels`:
+    see PadChannels, 0 for never.
 
     Constants are folded first, so that rules see them. Attention is found before the view rules take its pattern apart.
     Products merge when scales are in their weights and attention has taken up what stands behind them. Layouts come after
@@ -53,7 +54,7 @@ def default_passes(*, channels_last: bool = True, attention: bool = True, merge:
         passes.append(Rewrite("recognize attention", found_by, note))
     passes += [Rewrite("simplify", (*ARITHMETIC, *VIEWS), note), FoldConstants()]
     if merge:
-        passes += [MergeProducts(note), MergeConvolutions(note)]
+        passes += [MergeProducts(note, copy_parts=copy_parts), MergeConvolutions(note, copy_parts=copy_parts)]
     if channels_last:
         passes += [put_channels_last, Rewrite("merge views", VIEWS, note), FoldConstants()]
     if channels_last and pad_channels:

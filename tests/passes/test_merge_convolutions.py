@@ -103,3 +103,15 @@ def test_a_value_that_two_convolutions_read_is_merged() -> None:
     ends = [convolved(b, AROUND, i, 8, 3) for i in (u, u, v)]
     graph = keeps_meaning(b.graph(*ends), MergeConvolutions())
     assert operators(graph).count("Conv") == 4
+
+
+def test_one_part_of_a_concatenation_may_be_copied() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (1, 8, 5, 5))
+    parts = [convolved(b, POINT, x, 8, 1), convolved(b, AROUND, convolved(b, POINT, x, 16, 1), 8, 3), convolved(b, POINT, x, 8, 1)]
+    told: list[Refusal] = []
+    graph = keeps_meaning(b.graph(b.add(Concat(1), *parts)), MergeConvolutions(told.append, copy_parts=True))
+    assert operators(graph).count("Conv") == 3 and operators(graph).count("Slice") == 2
+    assert [r.reason for r in told] == ["another part of a concatenation is copied already"]
+    groups, _ = groups_of(graph)
+    assert sorted(type(u.task).__name__ for u in groups) == ["Contraction"] * 3 + ["Map"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from taskc.ops.conv import Conv
 from taskc.ops.elementwise import Elementwise
 from taskc.ops.pad import Pad
 from taskc.passes.layout import put_channels_last
-from taskc.passes.rule import Refusal, apply_rules
+from taskc.passes.rule import Refusal, Rule, apply_rules
 from taskc.passes.rules.pad_channels import PadChannels
 from taskc.schedules import matmul_mma
 from taskc.schedules.template import traits_of
@@ -41,7 +43,8 @@ def stem(channels: int = 3, size: Dim = 40, dtype: DType = F32, scaled: bool = F
 
 
 def pad(graph: Graph, unit: int = 4, told: list[Refusal] | None = None) -> Graph:
-    return apply_rules(graph, (PadChannels(unit),), None if told is None else told.append)
+    rules: tuple[Rule[Any], ...] = (PadChannels(unit),)
+    return apply_rules(graph, rules, None if told is None else told.append)
 
 
 def width_of_loads(unit: Unit) -> int:

@@ -62,10 +62,13 @@ class _Branch:
 
 
 class MergeSiblings(ABC):
-    """A pass that merges one kind of product; `note` gets the reason for every one that has siblings and stays alone."""
+    """A pass that merges one kind of product; `note` gets the reason for every one that has siblings and stays alone.
 
-    def __init__(self, note: Note | None = None, most: int = 16384) -> None:
-        self.note, self.most = note, most
+    `most`: channels that a merged product may have. `copy_parts`: also merges one branch that only goes into a concatenation,
+    which then takes a small copy in place of a product that writes there; it pays where launches cost more than memory."""
+
+    def __init__(self, note: Note | None = None, most: int = 16384, copy_parts: bool = False) -> None:
+        self.note, self.most, self.copy_parts = note, most, copy_parts
 
     @property
     def name(self) -> str:
@@ -92,12 +95,15 @@ class MergeSiblings(ABC):
         """The groups of branches to merge; the others are told why not."""
         groups: dict[Hashable, list[_Branch]] = {}
         for b in branches:
-            reason = around.why_alone(b)
+            reason = around.why_alone(b, self.copy_parts)
             if reason is None:
                 groups.setdefault((around.alignment(b), b.shape_of_steps()), []).append(b)
             else:
                 self._tell(b, reason)
         for group in groups.values():
+            for b in [b for b in group if around.is_part(b)][1:]:
+                self._tell(b, "another part of a concatenation is copied already")
+                group.remove(b)
             total = sum(b.channels for b in group)
             if len(group) > 1 and total <= self.most:
                 yield group
@@ -153,11 +159,18 @@ class _Around:
         """The elements that its channels can be read in at once; a sum of multiples keeps it."""
         return gcd(b.channels, _VECTOR // self.graph.types[b.result].dtype.bytes)
 
-    def why_alone(self, b: _Branch) -> str | None:
-        """Why a slice in place of the branch would cost a kernel, or None."""
+    def is_part(self, b: _Branch) -> bool:
+        """Whether the branch only goes into concatenations."""
+        ends = list(self._ends(b.result))
+        return bool(ends) and all(n is not None and isinstance(n.op, Concat) for n in ends)
+
+    def why_alone(self, b: _Branch, copy_parts: bool) -> str | None:
+        """Why a slice in place of the branch would cost a kernel that is not wanted, or None."""
         if b.result in self.kept:
             return "it is an output of the graph, which a slice would have to be copied to"
         ends = list(self._ends(b.result))
+        if copy_parts and self.is_part(b):
+            return None
         if ends and all(n is None or isinstance(n.op, (Elementwise, Cast, Concat)) for n in ends):
             names = dict.fromkeys("a graph output" if n is None else n.source or n.op.name for n in ends)
             return f"{', '.join(names)} would no longer be computed in the product's own kernel"
