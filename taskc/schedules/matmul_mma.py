@@ -86,7 +86,7 @@ def illegal(s: Schedule, target: Target, operand: DType = F16, precision: str = 
     """Why the schedule cannot be, or None."""
     if s.shared_bytes(operand) > target.architecture.max_shared_bytes:
         return f"{s.shared_bytes(operand)} bytes of shared memory"
-    if s.wm * s.wn > (64 * 32 if operand == F32 and precision == "native" else 64 * 64):
+    if s.wm * s.wn > (32 * 16 if operand == F32 and precision == "native" else 64 * 64):  # both halves of both operands are held
         return "more accumulators than registers"
     vector = 16 // operand.bytes
     if (s.bm * s.bk // vector) % s.threads or (s.bk * s.bn // vector) % s.threads:
