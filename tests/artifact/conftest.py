@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.artifact.artifact_process import ROOT
 
 from taskc.artifact.library import write_library
 from taskc.artifact.plan import ModelPlan
 from taskc.artifact.runtime_build import SOURCES
+from tests.artifact.artifact_process import ROOT
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,15 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.artifact.artifact_plans import (
-    CUDA_KERNELS,
-    Code,
-    affine,
-    chain_plan,
-    host_code,
-    rng_weights,
-    symbolic_plan,
-)
 
 from taskc.artifact import loader
 from taskc.artifact.plan import (
@@ -32,6 +23,15 @@ from taskc.artifact.plan import (
 from taskc.codegen.hostcc import compile_host
 from taskc.ir.dtype import BF16, DTYPES, DType
 from taskc.ir.expr import prod
+from tests.artifact.artifact_plans import (
+    CUDA_KERNELS,
+    Code,
+    affine,
+    chain_plan,
+    host_code,
+    rng_weights,
+    symbolic_plan,
+)
 
 Write = Callable[..., Path]
 

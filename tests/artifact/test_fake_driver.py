@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from taskc.artifact.library import write_library
+from taskc.artifact.plan import Image, ModelPlan
 from tests.artifact.artifact_plans import (
     Code,
     affine_plan,
@@ -23,9 +26,6 @@ from tests.artifact.artifact_plans import (
     symbolic_plan,
 )
 from tests.artifact.artifact_process import python
-
-from taskc.artifact.library import write_library
-from taskc.artifact.plan import Image, ModelPlan
 
 Write = Callable[..., Path]
 

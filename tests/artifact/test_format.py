@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.artifact.artifact_plans import affine_plan, host_code, symbolic_plan
-from tests.artifact.artifact_process import python
 
 from taskc.artifact import loader
 from taskc.artifact.format import HEADER_PATH, seal, serialize
@@ -18,6 +16,8 @@ from taskc.artifact.plan import Copy, ModelPlan, Port, Symbol, TargetPlan
 from taskc.artifact.records import Header, c_header, size_of
 from taskc.ir.dtype import F32
 from taskc.ir.expr import Index, Var, evaluate, maximum, minimum
+from tests.artifact.artifact_plans import affine_plan, host_code, symbolic_plan
+from tests.artifact.artifact_process import python
 
 Write = Callable[..., Path]
 

@@ -12,6 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from taskc.artifact import loader
+from taskc.artifact.plan import Image
+from taskc.codegen.nvrtc import compile_cuda
 from tests.artifact.artifact_plans import (
     CUDA_KERNELS,
     MISC_KERNELS,
@@ -26,10 +30,6 @@ from tests.artifact.artifact_plans import (
     symbolic_plan,
 )
 from tests.artifact.artifact_process import python
-
-from taskc.artifact import loader
-from taskc.artifact.plan import Image
-from taskc.codegen.nvrtc import compile_cuda
 
 pytestmark = pytest.mark.gpu
 Write = Callable[..., Path]

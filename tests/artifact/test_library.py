@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.artifact.artifact_plans import affine, affine_plan, host_code, rng_weights, symbolic_plan
-from tests.artifact.artifact_process import ROOT, python
 
 from taskc.artifact import loader
 from taskc.artifact.elf import BadElf, extend
@@ -23,6 +21,8 @@ from taskc.artifact.library import LOADER, write_library
 from taskc.artifact.plan import WeightMemory
 from taskc.artifact.runtime_build import build_runtime, runtime_elf
 from taskc.errors import TaskcError, ToolchainError, UsageError
+from tests.artifact.artifact_plans import affine, affine_plan, host_code, rng_weights, symbolic_plan
+from tests.artifact.artifact_process import ROOT, python
 
 Write = Callable[..., Path]
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from taskc.artifact import loader
 from tests.artifact.artifact_plans import (
     affine,
     affine_plan,
@@ -25,8 +27,6 @@ from tests.artifact.artifact_plans import (
     symbolic_plan,
 )
 from tests.artifact.artifact_process import python
-
-from taskc.artifact import loader
 
 Write = Callable[..., Path]
 

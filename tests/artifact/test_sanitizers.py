@@ -8,6 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from taskc.artifact.format import seal, serialize
+from taskc.artifact.library import write_library
+from taskc.artifact.runtime_build import build_runtime
 from tests.artifact.artifact_plans import (
     chain_plan,
     counter_plan,
@@ -18,10 +22,6 @@ from tests.artifact.artifact_plans import (
     symbolic_plan,
 )
 from tests.artifact.artifact_process import ROOT
-
-from taskc.artifact.format import seal, serialize
-from taskc.artifact.library import write_library
-from taskc.artifact.runtime_build import build_runtime
 
 SANITIZE = ["-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from tests.cli.cli_support import ROOT, Ended, Taskc
 
 from models import zoo
+from tests.cli.cli_support import ROOT, Ended, Taskc
 
 
 @pytest.fixture(scope="session")

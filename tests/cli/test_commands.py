@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from tests.cli.cli_support import ROOT, Taskc
 
 import taskc as package
 from models import zoo
+from tests.cli.cli_support import ROOT, Taskc
 
 
 def test_compile_writes_the_library_and_its_loader(taskc: Taskc, model: Path, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from tests.cli.cli_support import Taskc
 from onnx import TensorProto, helper
+
+from tests.cli.cli_support import Taskc
 
 USAGE, BAD_MODEL, UNSUPPORTED, ACCURACY, TOOLCHAIN, NO_DEVICE, INTERRUPTED = 2, 3, 4, 5, 7, 8, 130
 

@@ -4,9 +4,9 @@ from math import erf
 
 import numpy as np
 import pytest
-from tests.codegen.device_support import Array, builder, elementwise, run_elementwise
 
 from taskc.codegen.host_library import HostLibrary
+from tests.codegen.device_support import Array, builder, elementwise, run_elementwise
 
 UNARY = {
     'exp': np.exp,

@@ -3,9 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.codegen.device_support import DTYPES, Array, builder, kernel
 
 from taskc.codegen.host_library import HostFault, HostLibrary
+from tests.codegen.device_support import DTYPES, Array, builder, kernel
 
 LOADS = ('ld', 'ld_nc', 'ld_cg')
 STORES = ('st', 'st_cg')

@@ -5,8 +5,6 @@ import sys
 from typing import Any
 
 import pytest
-from tests.codegen.device_everything import EVERYTHING
-from tests.codegen.device_support import kernel, text_of
 
 from taskc.codegen import nvrtc
 from taskc.codegen.device import DEVICE_DIR
@@ -21,6 +19,8 @@ from taskc.codegen.nvrtc import (
     parse_usage,
 )
 from taskc.errors import ToolchainError
+from tests.codegen.device_everything import EVERYTHING
+from tests.codegen.device_support import kernel, text_of
 
 pytest.importorskip('cuda.bindings.nvrtc')
 ARCHES = ['sm_80', 'sm_90a']

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.codegen.device_support import DTYPES, builder, kernel
 
 from taskc.codegen.host_library import HostLibrary
+from tests.codegen.device_support import DTYPES, builder, kernel
 
 SHUFFLED = ('i32', 'u32', 'i64', 'u64', 'f32', 'f64')
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.codegen.device_support import DTYPES, Array, builder, elementwise, run_elementwise
 
 from taskc.codegen.host_library import HostLibrary
+from tests.codegen.device_support import DTYPES, Array, builder, elementwise, run_elementwise
 
 HALVES = {'f16': np.float16, 'bf16': ml_dtypes.bfloat16}
 MARCHES = ['native'] + (['x86-64'] if platform.machine() == 'x86_64' else [])  # without F16C: the bit-level bodies

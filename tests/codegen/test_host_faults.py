@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from tests.codegen.device_support import builder, kernel
 
 from taskc.codegen.host_library import HostFault, HostLibrary
+from tests.codegen.device_support import builder, kernel
 
 SOUND = kernel(
     'sound',

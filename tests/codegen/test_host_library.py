@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.codegen.device_everything import EVERYTHING
-from tests.codegen.device_support import builder, kernel, text_of
 
 from taskc.codegen import hostcc
 from taskc.codegen.host_library import HostFault
 from taskc.codegen.hostcc import compile_host, host_fingerprint
 from taskc.errors import ToolchainError
+from tests.codegen.device_everything import EVERYTHING
+from tests.codegen.device_support import builder, kernel, text_of
 
 FILL = """
   SMEM(s); ((f32*)s)[thread_x()] = {0}; barrier();

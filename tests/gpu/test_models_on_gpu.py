@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.gpu.models_on_gpu import load, on_gpu, prepared
 
 from bench.cases import TOLERANCE, Case, build, feeds, judge, relative_error, widen, widened_feed
 from bench.kernels import profile
@@ -18,6 +17,7 @@ from bench.side_prepare import run_reference
 from models import zoo
 from taskc.artifact import loader
 from taskc.compile import compile_model
+from tests.gpu.models_on_gpu import load, on_gpu, prepared
 
 STATIC = tuple(t for t in zoo.TWINS if not t.endswith("_dyn"))
 REPLAYS = 1000

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gpu.kernel_on_gpu import Case, run_on_gpu
 
 from bench.report import target_here
 from taskc.ir.dtype import F16, F32, DType, from_numpy
@@ -24,6 +23,7 @@ from taskc.ops.transpose import Transpose
 from taskc.schedules import Template, elementwise, matmul_gemv, matmul_mma, matmul_simt, rows, transpose
 from taskc.schedules.template import traits_of
 from taskc.targets import TARGETS
+from tests.gpu.kernel_on_gpu import Case, run_on_gpu
 
 SAMPLE = 10
 Make = Callable[[np.random.Generator], "tuple[Op, tuple[Array, ...]]"]

@@ -12,10 +12,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tests.importer.onnx_models import branch, model, node
-
 from taskc.errors import BadModel, TaskcError, Unsupported, UsageError
 from taskc.importer import import_model
+from tests.importer.onnx_models import branch, model, node
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 I64 = np.int64

@@ -10,10 +10,9 @@ import pytest
 from onnx import ModelProto, TensorProto
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tests.importer.onnx_models import model, node
-
 from taskc.errors import BadModel
 from taskc.importer import import_model
+from tests.importer.onnx_models import model, node
 
 W = np.arange(6, dtype=np.float32).reshape(3, 2)
 

@@ -10,11 +10,10 @@ import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tests.importer.onnx_models import branch, check, model, node, results
-
 from taskc.importer import import_model
 from taskc.ir.convert import bf16_values
 from taskc.ops.registry import find_reader
+from tests.importer.onnx_models import branch, check, model, node, results
 
 F, I64 = np.float32, np.int64
 RNG = np.random.default_rng(41)

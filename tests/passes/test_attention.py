@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tests.passes.rule_graphs import Make, normal, same_meaning
-
 from taskc.ir.graph import Graph
 from taskc.ops.attention import Attention
 from taskc.ops.elementwise import Elementwise
@@ -20,6 +18,7 @@ from taskc.ops.softmax import Softmax
 from taskc.ops.transpose import Transpose
 from taskc.passes.pipeline import default_passes, run_passes
 from taskc.passes.rule import Refusal
+from tests.passes.rule_graphs import Make, normal, same_meaning
 
 F = np.float32
 B, H, M, D = 2, 3, 5, 4

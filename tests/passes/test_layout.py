@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tests.passes.rule_graphs import Make, normal, same_meaning
-
 from taskc.ir.graph import Graph
 from taskc.ops.concat import Concat
 from taskc.ops.conv import Conv
@@ -26,6 +24,7 @@ from taskc.ops.transpose import Transpose
 from taskc.ops.windows import Window
 from taskc.passes.layout import put_channels_last
 from taskc.passes.pipeline import default_passes, run_passes
+from tests.passes.rule_graphs import Make, normal, same_meaning
 
 SAME = Conv((1, 1), (1, 1, 1, 1), (1, 1))
 F = np.float32

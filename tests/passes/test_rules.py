@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tests.passes.rule_graphs import Make, applied, normal
-
 from taskc.ir.convert import convert
 from taskc.ir.dtype import BOOL, F16, F32, F64, I8, I16, I32, U8, U16, DType
 from taskc.ir.graph import Graph
@@ -40,6 +38,7 @@ from taskc.passes.rules.views import (
     TransposeBetweenReshapes,
     TransposeToReshape,
 )
+from tests.passes.rule_graphs import Make, applied, normal
 
 F = np.float32
 

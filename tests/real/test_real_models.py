@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.real.fetch import MODELS, CannotFetch, RealModel, fetch
 from numpy.typing import NDArray
 
 from taskc.check import check_model
@@ -18,6 +17,7 @@ from taskc.compile import Options, compile_model
 from taskc.errors import Unsupported
 from taskc.feeds import Request
 from taskc.verify import verify
+from tests.real.fetch import MODELS, CannotFetch, RealModel, fetch
 
 pytestmark = pytest.mark.real
 

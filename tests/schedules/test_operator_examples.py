@@ -6,8 +6,6 @@ from math import isinf
 from pathlib import Path
 from types import ModuleType
 
-from tests.schedules.task_cases import Case, run
-
 from taskc.ir.dtype import BF16, from_numpy
 from taskc.ir.graph import Array, OpError, TensorType
 from taskc.ir.task import Task
@@ -15,6 +13,7 @@ from taskc.ir.value import Tensor
 from taskc.ops.registry import EXAMPLES, Example, load_operators
 from taskc.schedules import rows, traits_of, transpose
 from taskc.targets import TARGETS
+from tests.schedules.task_cases import Case, run
 
 load_operators()
 GPU = TARGETS["sm_90a"]

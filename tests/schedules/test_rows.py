@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.schedules.task_cases import Case, launch, program, run
 
 from taskc.codegen.emit import emit
 from taskc.codegen.host_library import HostLibrary
@@ -31,6 +30,7 @@ from taskc.schedules import rows
 from taskc.schedules.rows import Schedule
 from taskc.schedules.template import Traits, traits_of
 from taskc.targets import TARGETS
+from tests.schedules.task_cases import Case, launch, program, run
 
 HOST, GPU = TARGETS["host"], TARGETS["sm_90a"]
 RNG = np.random.default_rng(5)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.schedules.task_cases import Case, program, run
 
 from taskc.codegen.emit import emit
 from taskc.codegen.nvrtc import compile_cuda
@@ -23,6 +22,7 @@ from taskc.schedules.template import Traits
 from taskc.schedules.transpose import Schedule, Turn, find_turn
 from taskc.targets import TARGETS
 from taskc.tune.choose import choose
+from tests.schedules.task_cases import Case, program, run
 
 HOST = TARGETS["host"]
 RNG = np.random.default_rng(9)
