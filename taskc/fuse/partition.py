@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod as int_prod
 
 from taskc.fuse.inverse import Refusal, invert
 from taskc.fuse.units import Unit, with_source
+from taskc.fuse.width import vector_width
 from taskc.ir.expr import Var, substitute
-from taskc.ir.task import Map, Rows, Store, Task, inputs, map_values, outputs
+from taskc.ir.task import Contraction, Map, Rows, Store, Task, inputs, map_values, outputs
 from taskc.ir.value import Call, Choose, Guard, Let, Load, Names, Reduce, Tensor, Value, at, is_view, rewrite, walk
 
 # Functions cheap enough to repeat for each block that reads a tile; the others are computed once by an epilogue or alone.
 CHEAP = frozenset({"add", "sub", "mul", "neg", "relu", "abs", "min", "max", "where", "eq", "ne", "lt", "le", "gt", "ge", "not", "and", "or"})
+
+# Elements from which a tensor is worth a kernel of its own that lays it out for its reader; reading fewer takes less than a launch.
+WORTH_A_COPY = 4096
 
 
 def partition(units: Sequence[Unit], kept: frozenset[str]) -> list[Unit]:
@@ -179,14 +184,31 @@ def _why_not_prologue(unit: Unit, reader: Unit, readers: int) -> str | None:
         return None if view else "each element would be computed for every window it is in"
     if isinstance(reader.task, Rows):
         return None if view or readers == 1 else f"{readers} readers would each compute it"
-    if view:
-        return None
+    narrow = _narrows(unit, reader)
+    if view or narrow is not None:
+        return narrow
     if readers > 1:
         return f"{readers} readers would each compute it"
     if any(isinstance(v, (Choose, Let)) for v in walk(store.value)):
         return "its loads depend on the position or on data, so they cannot be copied ahead"
     costly = sorted({v.function for v in walk(store.value) if isinstance(v, Call)} - CHEAP)
     return f"{', '.join(costly)} would be computed again for every tile" if costly else None
+
+
+def _narrows(unit: Unit, reader: Unit) -> str | None:
+    """Why the reader is better off with a copy of a tensor of some size: it could read that in wider vectors. None if it could not."""
+    store = unit.task.stores[0]
+    known = [d for d in store.tensor.shape if isinstance(d, int)]
+    if not isinstance(reader.task, Contraction) or int_prod(known) < WORTH_A_COPY:
+        return None
+    task, inlined = reader.task, _inline(reader, unit).task
+    assert isinstance(inlined, Contraction)
+    for before, after, other in ((task.a, inlined.a, task.m), (task.b, inlined.b, task.n)):
+        axes = [(a.var, a.extent) for a in (task.k, other)]
+        wide, narrow = vector_width(before, axes), vector_width(after, axes)
+        if before != after and narrow < wide:
+            return f"the loads would be {narrow} elements wide in place of {wide}"
+    return None
 
 
 def _axes_of(task: Map, store: Store) -> dict[str, int] | None:

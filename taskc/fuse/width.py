@@ -40,6 +40,22 @@ def main_load(v: Value) -> tuple[Load, tuple[Index, ...]] | None:
     return max(found, key=lambda x: len(x[0].tensor.shape)) if found else None
 
 
+def vector_width(v: Value, axes: Sequence[tuple[Var, Index]]) -> int:
+    """Elements of the widest access to the value's main load along any of the axes (variable, extent); 1 without loads."""
+    found = main_load(v)
+    if found is None:
+        return 1
+    load, conditions = found
+    limit = 16 // load.tensor.dtype.bytes
+    address = load.tensor.address(load.index)
+    widest = 1
+    for var, extent in axes:
+        position = {var.name: Var("vector_") * limit + lane(limit)}
+        guards = [substitute(c, position) for c in (*conditions, extent - var)]
+        widest = max(widest, contiguous_width(substitute(address, position), guards, limit))
+    return widest
+
+
 Access = Callable[[list[Index], int, Index], "tuple[Tensor, Index, tuple[Index, ...]] | None"]
 """(base, axis, lane) -> (tensor, element address, conditions) of the access a port makes, or None when it makes none."""
 

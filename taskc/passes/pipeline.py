@@ -13,6 +13,9 @@ from taskc.passes.rule import Note, Rule, apply_rules
 from taskc.passes.rules.attention import RecognizeAttention
 from taskc.passes.rules.casts import MergeCasts
 from taskc.passes.rules.identities import DifferenceToSum, DropNeutral, MergeConstants, PowerToProduct, QuotientToProduct
+from taskc.passes.rules.merge_convolutions import MergeConvolutions
+from taskc.passes.rules.merge_products import MergeProducts
+from taskc.passes.rules.pad_channels import PadChannels
 from taskc.passes.rules.scales import FoldScaleIntoWeights, ScaleBeforeSum
 from taskc.passes.rules.views import MergeReshapes, MergeTransposes, MoveFill, TransposeBetweenReshapes, TransposeToReshape
 
@@ -36,18 +39,26 @@ class Rewrite:
         return apply_rules(g, self.rules, self.note)
 
 
-def default_passes(*, channels_last: bool = True, attention: bool = True, note: Note | None = None) -> tuple[Pass, ...]:
-    """What a compilation runs.
+def default_passes(*, channels_last: bool = True, attention: bool = True, merge: bool = True, copy_parts: bool = False,
+                   pad_channels: int = 4, note: Note | None = None) -> tuple[Pass, ...]:
+    """What a compilation runs. `merge`: products of one value become one; `copy_parts`: see MergeSiblings; `pad_channels`:
+    see PadChannels, 0 for never.
 
     Constants are folded first, so that rules see them. Attention is found before the view rules take its pattern apart.
-    Layouts come after the arithmetic, which then only knows channels first. Views and sharing clean up behind them."""
+    Products merge when scales are in their weights and attention has taken up what stands behind them. Layouts come after
+    the arithmetic, which then only knows channels first. Views and sharing clean up behind them. Channels are padded last:
+    a pad stays in front of its convolution."""
     passes: list[Pass] = [remove_dead_nodes, FoldConstants(), share_equal_values]
     if attention:
         found_by = (MergeTransposes(), MergeReshapes(), TransposeBetweenReshapes(), MergeCasts(), RecognizeAttention())
         passes.append(Rewrite("recognize attention", found_by, note))
     passes += [Rewrite("simplify", (*ARITHMETIC, *VIEWS), note), FoldConstants()]
+    if merge:
+        passes += [MergeProducts(note, copy_parts=copy_parts), MergeConvolutions(note, copy_parts=copy_parts)]
     if channels_last:
         passes += [put_channels_last, Rewrite("merge views", VIEWS, note), FoldConstants()]
+    if channels_last and pad_channels:
+        passes.append(Rewrite("pad channels", (PadChannels(pad_channels),), note))
     return (*passes, share_equal_values, remove_dead_nodes)
 
 

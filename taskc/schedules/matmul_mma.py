@@ -60,33 +60,32 @@ class Schedule:
         return f"{self.bm}x{self.bn}x{self.bk} warp {self.wm}x{self.wn} {self.copy}{self.stages}{split}"
 
 
-_TILES = (
-    (256, 128, 64, 64), (128, 256, 64, 64), (128, 128, 64, 64), (128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64),
-    (128, 64, 32, 32), (64, 64, 32, 32), (64, 64, 32, 16), (64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16), (16, 64, 16, 16),
-    (16, 128, 16, 32),
+_LARGE = ((256, 128, 64, 64), (128, 256, 64, 64), (128, 128, 64, 64), (128, 128, 64, 32))
+_SMALL = (
+    (128, 64, 64, 32), (64, 128, 32, 64), (128, 64, 32, 32), (64, 64, 32, 32), (64, 64, 32, 16), (64, 32, 32, 16), (32, 64, 16, 32),
+    (32, 32, 16, 16), (16, 64, 16, 16), (16, 128, 16, 32),
 )
+# Bytes in flight hide the memory's latency: small tiles want long rings or deep k tiles, large ones have enough with three.
+_RINGS = {"large": ((32, 4), (64, 3), (64, 4)), "small": ((32, 4), (64, 3), (64, 4), (64, 6))}
 
 
 def space(target: Target, traits: Traits) -> tuple[Schedule, ...]:
-    """Every legal schedule; the same for every size."""
+    """Every legal schedule; the same for every size. Through registers only where nothing can be copied as it lies."""
     if traits.operand not in INSTRUCTION:
         return ()
-    out: list[Schedule] = []
-    for bm, bn, wm, wn in _TILES:
-        for bk in (16, 32) if traits.operand == F32 else (32, 64):
-            for copy, stages in (("async", 3), ("async", 4), ("register", 2)):
-                for split in (1, 2, 4, 8) if copy == "async" else (1, 4) if bm * bn > 32 * 64 else (1,):
-                    s = Schedule(bm, bn, bk, wm, wn, stages, copy, split)
-                    if illegal(s, target, traits.operand, traits.precision) is None:
-                        out.append(s)
-    return tuple(out)
+    half = 2 if traits.operand == F32 else 1
+    found = [Schedule(*tile[:2], bk // half, *tile[2:], stages, "async") for tile in _LARGE for bk, stages in _RINGS["large"]]
+    found += [Schedule(*tile[:2], bk // half, *tile[2:], stages, "async", split)
+              for tile in _SMALL for bk, stages in _RINGS["small"] for split in (1, 2, 4, 8)]
+    found += [Schedule(*tile[:2], 32 // half, *tile[2:], 2, "register", split) for tile in (*_LARGE[2:], *_SMALL[2:]) for split in (1, 4)]
+    return tuple(s for s in found if illegal(s, target, traits.operand, traits.precision) is None)
 
 
 def illegal(s: Schedule, target: Target, operand: DType = F16, precision: str = "native") -> str | None:
     """Why the schedule cannot be, or None."""
     if s.shared_bytes(operand) > target.architecture.max_shared_bytes:
         return f"{s.shared_bytes(operand)} bytes of shared memory"
-    if s.wm * s.wn > (64 * 32 if operand == F32 and precision == "native" else 64 * 64):
+    if s.wm * s.wn > (32 * 16 if operand == F32 and precision == "native" else 64 * 64):  # both halves of both operands are held
         return "more accumulators than registers"
     vector = 16 // operand.bytes
     if (s.bm * s.bk // vector) % s.threads or (s.bk * s.bn // vector) % s.threads:

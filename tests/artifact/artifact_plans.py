@@ -273,8 +273,8 @@ extern "C" __global__ void map_copy(const __grid_constant__ Map map, float* out,
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(b));
     asm volatile("fence.mbarrier_init.release.cluster;");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" :: "r"(b));
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}],
-    [%4];"
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+                 "[%4];"
                  :: "r"(t), "l"(&map), "r"(x), "r"(y), "r"(b) : "memory");
   }
   __syncwarp();

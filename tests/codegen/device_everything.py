@@ -30,6 +30,11 @@ SCALARS = kernel(
         + [
             '  x[i] = t_fma(x[i], x[i], inf_f32()) + nan_f32(); y[i] = t_fma(y[i], y[i], inf_f64()) + nan_f64();',
             '  c[i] = mulhi(c[i], c[i + 1]) + f32_to_tf32(x[i]);',
+            '  x[i] += t_mod(x[i], x[i + 1]) + t_gelu(x[i]) + t_gelu_tanh(x[i]);',
+            '  y[i] += t_mod(y[i], y[i + 1]) + t_gelu(y[i]) + t_gelu_tanh(y[i]);',
+            '  c[i + 1] = pack_pair<f16>(x[i], x[i + 1]) + pack_pair<bf16>(x[i], x[i + 1]) + tf32_half_bit(x[i]);',
+            '  round_tf32<2>(c); split_tf32<2>(c, c + 2); accumulators_as_a<f16>(c, x, x + 4); exchange_xor(x + i, x + i + 1, 1);',
+            '  exchange_xor(d + i, d + i + 1, 1);',
             '  d[i] = t_isnan(x[i]) || t_isinf(x[i]) || t_isnan(y[i]) || t_isinf(y[i]);',
             '  a[i] = atomic_add(a, 3) + t_abs(a[i]) + t_sign(a[i]) + t_relu(a[i]);',
         ]

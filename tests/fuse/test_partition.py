@@ -257,3 +257,13 @@ def test_every_node_without_a_task_is_named() -> None:
     y, z = b.add(Impossible(), x), b.add(Impossible(), x)
     with pytest.raises(Unsupported, match=r"(?s)Impossible0.*no thread can do this.*Impossible1"):
         make_units(b.graph(y, z))
+
+
+def test_a_view_that_narrows_a_big_operand_is_copied_first() -> None:
+    """A slice at an odd offset breaks vectors; a small one is read as it is, and one that keeps them as well."""
+    for rows, start, kernels in ((64, 1, 2), (63, 1, 1), (64, 4, 1)):
+        b = GraphBuilder()
+        x = b.add(Slice((0, start), (rows, 64), (1, 1)), b.input("x", (rows, 72)))
+        groups = check_meaning(b.graph(b.add(MatMul(), x, b.constant(weights(64, 8)))))
+        assert len(groups) == kernels
+        assert ("the loads would be 1 elements wide in place of 4" in reasons(groups)) == (kernels == 2)
