@@ -24,8 +24,9 @@ __all__ = [
     "UsageError", "compile_model", "load",
 ]  # fmt: skip
 
+_ERRORS = ("AccuracyError", "BadModel", "NoDevice", "TaskcError", "ToolchainError", "Unsupported", "Untuned", "UsageError")
 _HOMES = {
-    **dict.fromkeys(("AccuracyError", "BadModel", "NoDevice", "TaskcError", "ToolchainError", "Unsupported", "Untuned", "UsageError"), "taskc.errors"),
+    **dict.fromkeys(_ERRORS, "taskc.errors"),
     **dict.fromkeys(("Options", "compile_model"), "taskc.compile"),
     **dict.fromkeys(("Model", "ModelError", "load"), "taskc.artifact.loader"),
 }
