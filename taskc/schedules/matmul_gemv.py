@@ -113,15 +113,14 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     waves = -(-blocks // (d.multiprocessors * resident))
     busy = min(resident, -(-blocks // d.multiprocessors))
     rate = d.memory_rate if n * k * batch * size > d.l2_bytes // 2 or -(-m // s.bm) == 1 else d.l2_rate
-    memory = busy * bk * bn * size / (rate / d.multiprocessors)
-    compute = busy * 2 * s.bm * bk * bn / (d.fp32_rate / d.multiprocessors * (0.4 if size < 8 else 0.2))
-    loads = busy * s.threads * s.bm * (s.unroll if not together else 1) / 32 * 2e-9 / 4  # rows of a through L1
-    meeting = 5e-7 + 2e-8 * _sharers(s, together)
-    seconds = waves * (steps * max(6e-7, memory, compute + loads) + 5e-7 + meeting)
+    c, full = d.cores, min(1.0, busy * s.threads / 32 / d.cores.row_full_warps)
+    memory = busy * bk * bn * size / (rate / d.multiprocessors) * c.row_memory
+    compute = busy * 2 * s.bm * bk * bn * d.multiprocessors / (d.fp32_rate * (1.0 if size < 8 else 0.5)) * c.row_arithmetic / full
+    loads = busy * s.threads * s.bm * (s.unroll if not together else 1) / 32 * c.row_loads / full  # rows of a through L1
+    seconds = waves * (steps * max(memory, compute + loads) + c.row_block)
     if s.split > 1:
-        part = s.bm * bn * task.accumulate.bytes
-        seconds += 1.5e-6 + 2 * blocks * part / d.l2_rate
-    return seconds + d.launch_seconds
+        seconds += c.row_split + 2 * blocks * s.bm * bn * task.accumulate.bytes / d.l2_rate
+    return seconds
 
 
 def build(task: Task, s: Schedule, target: Target, name: str) -> Program:

@@ -108,28 +108,44 @@ def why_not(task: Task, target: Target) -> str | None:
 
 
 def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) -> float:
-    """Waves of blocks, each bound by tensor cores, by L2 traffic or by latency a k step; plus the sum over parts."""
+    """Waves of blocks; a k step takes the tensor cores' time, the operands' traffic or their latency, and a barrier."""
     assert isinstance(task, Contraction)
     m, n, k, batch = (concrete(a.extent, sizes) for a in (task.m, task.n, task.k, task.batch))
-    d = target.device
+    d, c = target.device, target.device.mma
     tiles = -(-m // s.bm) * -(-n // s.bn) * batch
-    steps = -(-k // (s.bk * s.split))
-    blocks = tiles * s.split
-    facts, registers = d.architecture, min(255, s.wm * s.wn // 32 + 80)
-    resident = max(1, min(facts.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024), facts.max_threads_per_sm // s.threads,
-                          facts.registers_per_sm // (s.threads * registers)))
+    blocks, steps = tiles * s.split, -(-k // (s.bk * s.split))
+    resident = _resident(s, task, target)
     waves = -(-blocks // (d.multiprocessors * resident))
     busy = min(resident, -(-blocks // d.multiprocessors))
-    flops = 2 * s.bm * s.bn * s.bk
-    reuse = s.wm * s.wn / (s.wm + s.wn) / 32  # shared-memory traffic a warp: 1 for 64x64 tiles
-    rate = d.mma_f16_rate * (1.0 if task.operand != F32 else 0.5 if task.precision == "tf32" else 0.5 / 4)  # three products and the splits
-    compute = busy * flops / (rate / d.multiprocessors * min(1.0, 0.35 + 0.65 * reuse))
-    traffic = busy * (s.bm + s.bn) * s.bk * task.operand.bytes / (d.l2_rate / d.multiprocessors)
-    latency = 7e-7 / (s.stages - 1) if s.copy == "async" else 8e-7
-    seconds = waves * (steps * max(compute, traffic, latency) + 1.5e-6)
+    compute = busy * 2 * s.bm * s.bn * s.bk * d.multiprocessors / _rate(s, task, target, busy * s.threads / 32)
+    one = d.l2_rate / d.multiprocessors
+    traffic = busy * (s.bm + s.bn) * s.bk * task.operand.bytes / (one * c.l2_share)
+    latency = c.latency / (s.stages - 1) if s.copy == "async" else c.register_latency
+    step = max(compute, traffic, latency) + c.step * (1 + c.step_per_k * s.bk / 64)
+    seconds = waves * (steps * step + c.block + c.store * busy * s.bm * s.bn / 4096) + c.fill * min(steps, s.stages - 1)
     if s.split > 1:
-        seconds += 1.5e-6 + 2 * blocks * s.bm * s.bn * 4 / d.l2_rate + s.split * s.bm * s.bn * 4 / (d.l2_rate / d.multiprocessors)
-    return seconds + d.launch_seconds
+        part = s.bm * s.bn * 4
+        seconds += c.split + c.split_traffic * blocks * part / d.l2_rate + c.split_sum * s.split * part / one
+    return seconds
+
+
+def _rate(s: Schedule, task: Contraction, target: Target, warps: float) -> float:
+    """FLOP/s of the device with so many warps a multiprocessor."""
+    d, c = target.device, target.device.mma
+    if task.operand == F32 and task.precision != "tf32":  # three products and the splits
+        tile = c.float_efficiency + (1 - c.float_efficiency) * s.wm * s.wn / 512
+        return c.float_rate * min(1.0, warps / c.float_full_warps) * min(1.0, tile)
+    reuse = s.wm * s.wn / (s.wm + s.wn) / 32  # shared-memory traffic of a warp: 1 for 64 x 64
+    reached = min(1.0, c.efficiency + c.reuse_gain * reuse) * min(1.0, warps / c.full_warps)
+    return d.mma_f16_rate * reached * (0.5 if task.operand == F32 else 1.0)
+
+
+def _resident(s: Schedule, task: Contraction, target: Target) -> int:
+    """Blocks that fit a multiprocessor at once."""
+    a = target.architecture
+    registers = s.threads * min(255, s.wm * s.wn // 32 + 80)
+    shared = a.shared_bytes_per_sm // (s.shared_bytes(task.operand) + 1024)
+    return max(1, min(shared, a.max_threads_per_sm // s.threads, a.registers_per_sm // registers))
 
 
 def build(task: Task, s: Schedule, target: Target, name: str) -> Program:

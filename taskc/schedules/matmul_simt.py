@@ -111,17 +111,17 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
                           d.architecture.max_threads_per_sm // s.threads, d.architecture.registers_per_sm // (s.threads * registers)))
     waves = -(-blocks // (d.multiprocessors * resident))
     busy = min(resident, -(-blocks // d.multiprocessors))
-    rate = d.fp32_rate / d.multiprocessors * (0.5 if task.accumulate == F64 or not task.accumulate.is_float else 1.0)
-    compute = busy * 2 * s.bm * s.bn * s.bk / (rate * 0.8)
-    # A multiprocessor reads 32 words of shared memory in the time of 128 multiply-adds; vectors shared by a warp's lanes count once.
-    shared = compute * 0.8 * (s.tm + s.tn) * 1.2 / (s.tm * s.tn)
+    c = d.cores
+    half = 0.5 if task.accumulate == F64 or not task.accumulate.is_float else 1.0
+    peak = busy * 2 * s.bm * s.bn * s.bk * d.multiprocessors / (d.fp32_rate * half)
+    compute = peak * (c.arithmetic + c.shared * (s.tm + s.tn) / (s.tm * s.tn))
     traffic = busy * (s.bm + s.bn) * s.bk * size / (d.l2_rate / d.multiprocessors)
-    latency = 7e-7 / (s.stages - 1) if s.copy == "async" else 9e-7
-    seconds = waves * (steps * max(compute + shared * 0.5, traffic, latency) + 1.5e-6)
+    latency = c.latency / (s.stages - 1) if s.copy == "async" else c.register_latency
+    seconds = waves * (steps * (max(compute, traffic, latency) + c.step) + 1.5e-6)
     if s.split > 1:
         part = s.bm * s.bn * task.accumulate.bytes
-        seconds += 1.5e-6 + 2 * blocks * part / d.l2_rate + s.split * part / (d.l2_rate / d.multiprocessors)
-    return seconds + d.launch_seconds
+        seconds += c.split + 2 * blocks * part / d.l2_rate + c.split_sum * s.split * part / (d.l2_rate / d.multiprocessors)
+    return seconds
 
 
 def build(task: Task, s: Schedule, target: Target, name: str) -> Program:

@@ -19,6 +19,51 @@ class Architecture:
 
 
 @dataclass(frozen=True)
+class MmaCosts:
+    """What tensor-core kernels cost on a device, fitted to whole schedule spaces measured on it (docs/experiments.md).
+
+    Seconds, but for the first three: a warp reaches `efficiency` + `reuse_gain` * (its tile's reuse) of the rate, at most all of
+    it, and a multiprocessor its full rate from `full_warps` warps on; `l2_share` scales the rate of operand traffic."""
+
+    efficiency: float
+    reuse_gain: float
+    full_warps: float
+    l2_share: float
+    latency: float  # of a load; divided by the tiles in flight
+    register_latency: float  # of a k step whose operands go through registers
+    step: float  # barriers and addressing of a k step of 64
+    step_per_k: float  # the part of it that grows with the depth of the k tile
+    block: float  # start and end of a block
+    store: float  # a 64 x 64 tile of results
+    fill: float  # each tile of the ring before the first product
+    split: float  # partial sums: a fixed part,
+    split_traffic: float  # their traffic as a multiple of bytes over the L2 rate,
+    split_sum: float  # and the last block's reading, likewise over one multiprocessor's share
+    float_rate: float  # FLOP/s of float32 products taken as three TF32 ones, splitting included,
+    float_full_warps: float  # reached from this many warps on,
+    float_efficiency: float  # and this share of it by the smallest warp tiles
+
+
+@dataclass(frozen=True)
+class CoreCosts:
+    """What products on CUDA cores cost: tiled (`matmul_simt`), and with few rows (`matmul_gemv`). Fitted like `MmaCosts`."""
+
+    arithmetic: float  # multiple of the time at the peak rate
+    shared: float  # of it again, for each operand read a multiply-add
+    register_latency: float  # of a k step through registers
+    latency: float  # of a load, divided by the tiles in flight
+    step: float
+    split: float
+    split_sum: float
+    row_memory: float  # few rows: multiple of the time of reading the second operand once
+    row_arithmetic: float
+    row_full_warps: float
+    row_loads: float  # of one row's element by a warp
+    row_block: float
+    row_split: float
+
+
+@dataclass(frozen=True)
 class Device:
     """A product. Rates: bytes/s of memory and of L2, FLOP/s of float32 FMA and of dense float16 tensor cores (`mma.sync`)."""
 
@@ -31,6 +76,8 @@ class Device:
     fp32_rate: float
     mma_f16_rate: float
     launch_seconds: float  # a dependent kernel in a graph
+    mma: MmaCosts
+    cores: CoreCosts
 
 
 @dataclass(frozen=True)
