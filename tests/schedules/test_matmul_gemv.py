@@ -111,13 +111,14 @@ def test_space_is_legal_and_small(operand: object) -> None:
         assert len({str(s) for s in found}) == len(found)
 
 
-def test_ranked_first_for_few_rows_only() -> None:
+def test_ranked_as_measured() -> None:
+    """On an H200: for one row it must be first; for 128 x 768 x 768 in float32, 8.3 us against 13.3 for the tiled template."""
     gpu, traits = TARGETS["sm_90a"], Traits(F32, F32)
 
-    def best(template: object, m: int) -> float:
-        a, b, y = Tensor("a", F32, (m, 2048)), Tensor("b", F32, (2048, 1000)), Tensor("y", F32, (m, 1000))
+    def best(template: object, m: int, n: int, k: int) -> float:
+        a, b, y = Tensor("a", F32, (m, k)), Tensor("b", F32, (k, n)), Tensor("y", F32, (m, n))
         task = MatMul().task((a, b), (y,))
         return min(template.estimate(task, s, gpu, {}) for s in template.space(gpu, traits))  # type: ignore[attr-defined]
 
-    assert best(matmul_gemv, 1) < best(matmul_simt, 1)
-    assert best(matmul_gemv, 512) > best(matmul_simt, 512)
+    assert best(matmul_gemv, 1, 1000, 2048) < best(matmul_simt, 1, 1000, 2048)
+    assert best(matmul_gemv, 128, 768, 768) < best(matmul_simt, 128, 768, 768)
