@@ -50,6 +50,7 @@ class Run:
     deadline: float
     workers: dict[str, Worker]
     heading: dict[str, Any]
+    cache: Path | None = None
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def left(self, most: float = 1e9) -> float:
@@ -116,7 +117,7 @@ def start(args: argparse.Namespace, out: Path) -> Run:
     target = args.target or target_here()
     top = {**heading(args.commit), "target": target, "batch": 1, "sequence": 128, "count": args.count, "unit": UNIT,
            "schedules": "the analytic model's" if args.cache is None else "tuned"}
-    return Run(out, target, args.count, time.monotonic() + args.seconds, workers, top)
+    return Run(out, target, args.count, time.monotonic() + args.seconds, workers, top, args.cache)
 
 
 def prepare(run: Run, cases: Sequence[Case], builders: int) -> list[dict[str, Any]]:
@@ -124,7 +125,7 @@ def prepare(run: Run, cases: Sequence[Case], builders: int) -> list[dict[str, An
     workers = [Worker("bench.side_prepare") for _ in range(min(builders, len(cases)))]
     jobs = max(1, (os.cpu_count() or 1) // len(workers))
     target = None if run.target == "none" else run.target
-    cache = None if args.cache is None else str(args.cache)
+    cache = None if run.cache is None else str(run.cache)
     requests = [{"case": asdict(c), "target": target, "jobs": jobs, "cache": cache} for c in cases]
     deadline = time.monotonic() + 0.6 * run.left()
     try:
