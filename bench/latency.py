@@ -50,6 +50,7 @@ class Run:
     deadline: float
     workers: dict[str, Worker]
     heading: dict[str, Any]
+    cache: Path | None = None
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def left(self, most: float = 1e9) -> float:
@@ -114,8 +115,9 @@ def start(args: argparse.Namespace, out: Path) -> Run:
     }  # fmt: skip
     workers["torch-compile"] = workers["torch"]
     target = args.target or target_here()
-    top = {**heading(args.commit), "target": target, "batch": 1, "sequence": 128, "count": args.count, "unit": UNIT}
-    return Run(out, target, args.count, time.monotonic() + args.seconds, workers, top)
+    top = {**heading(args.commit), "target": target, "batch": 1, "sequence": 128, "count": args.count, "unit": UNIT,
+           "schedules": "the analytic model's" if args.cache is None else "tuned"}
+    return Run(out, target, args.count, time.monotonic() + args.seconds, workers, top, args.cache)
 
 
 def prepare(run: Run, cases: Sequence[Case], builders: int) -> list[dict[str, Any]]:
@@ -123,7 +125,8 @@ def prepare(run: Run, cases: Sequence[Case], builders: int) -> list[dict[str, An
     workers = [Worker("bench.side_prepare") for _ in range(min(builders, len(cases)))]
     jobs = max(1, (os.cpu_count() or 1) // len(workers))
     target = None if run.target == "none" else run.target
-    requests = [{"case": asdict(c), "target": target, "jobs": jobs} for c in cases]
+    cache = None if run.cache is None else str(run.cache)
+    requests = [{"case": asdict(c), "target": target, "jobs": jobs, "cache": cache} for c in cases]
     deadline = time.monotonic() + 0.6 * run.left()
     try:
         answers = pool(workers, requests, deadline)
@@ -186,6 +189,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=200, help="timed runs of each system")
     parser.add_argument("--builders", type=int, default=4, help="cases prepared at once")
     parser.add_argument("--target", help="taskc target; by default what fits the GPU present; 'none': peers only")
+    parser.add_argument("--cache", type=Path, help="taskc compiles with the schedules that `taskc tune` left in this folder")
     parser.add_argument("--commit", help="commit to note, where there is no git repository")
     args = parser.parse_args()
     unknown = [m for m in args.models.split(",") if m not in zoo.names()] + [p for p in args.peers.split(",") if p and p not in MODES]

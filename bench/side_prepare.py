@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ def prepare(request: dict[str, Any]) -> dict[str, Any]:
     if request["target"] is None:  # a run of the peers alone
         return {"build_s": round(built, 2)}
     start = time.perf_counter()
-    options = Options(targets=(request["target"],), jobs=request["jobs"])
+    cache = request.get("cache")
+    options = Options(targets=(request["target"],), jobs=request["jobs"], cache=None if cache is None else Path(cache))
     plan = compile_model(str(case.path("model.onnx")), case.path("model.so"), options=options)
     target = plan.targets[0]
     return {

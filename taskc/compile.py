@@ -132,4 +132,4 @@ def _kernels_text(kernels: Sequence[BuiltKernel]) -> dict[str, str]:
 
 
 def _metadata(options: Options) -> str:
-    return json.dumps({"producer": f"taskc {__version__}", "targets": list(options.targets)}, sort_keys=True)
+    return json.dumps({"producer": f"taskc {__version__}", "targets": list(options.targets), "toolchain": toolchain()}, sort_keys=True)
