@@ -178,7 +178,7 @@ def normal_form() -> str:
     lines = [
         f"m // 56 * 56 + m % 56                 -> {m // 56 * 56 + m % 56}",
         f"(k * 64 + m) // 64 with 0 <= m < 64   -> {(k * 64 + Var('m', 0, 63)) // 64}",
-        f"(k * 64 + m) % 64                     -> {(k * 64 + m) % 64}",
+        f"(k * 64 + m) % 64 with m <= 3135       -> {(k * 64 + m) % 64}",
         f"divisor of 64 * k + 8 * m             -> {divisor(k * 64 + m * 8)}",
         f"3136 - m > 0 with m <= 3135           -> {positive(3136 - m)} > 0",
     ]
