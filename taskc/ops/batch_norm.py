@@ -8,18 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskc.ir.convert import stored_as
+from taskc.ir.dtype import BF16, F16, F32
 from taskc.ir.expr import Var
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Reduce, Tensor, call, guard, inside
 from taskc.ops.channels import per_channel
 from taskc.ops.constants import apply, known_floats, widened
+from taskc.ops.elementwise import Elementwise
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 
 
 @onnx_reader("BatchNormalization")
 def _read_batch_norm(r: Reading) -> str:
-    """x * (scale / sqrt(var + eps)) + (bias - mean * scale / sqrt(var + eps)); constants are folded in float64."""
+    """x * (scale / sqrt(var + eps)) + (bias - mean * scale / sqrt(var + eps)); constants are folded in float64.
+
+    For 16-bit inputs the folded constants are kept in float32: rounded, they would shift whole channels."""
     if r.output_count > 1 or r.int_("training_mode", 0):
         r.unsupported("training mode: the model updates its statistics; export it for inference")
     if r.int_("spatial", 1) != 1:
@@ -31,7 +35,11 @@ def _read_batch_norm(r: Reading) -> str:
     scale, bias, mean, var = known
     if scale is not None and bias is not None and mean is not None and var is not None:
         factor = scale / np.sqrt(var + epsilon)
-        mul, add = (r.constant(stored_as(v, x.dtype), x.dtype) for v in (factor, bias - mean * factor))
+        shift = bias - mean * factor
+        if x.dtype in (F16, BF16):
+            mul, add = (per_channel(r, r.constant(v.astype(np.float32), F32), x.rank) for v in (factor, shift))
+            return r.add(Elementwise("add", x.dtype), r.add(Elementwise("mul", x.dtype), r.inputs[0], mul), add)
+        mul, add = (r.constant(stored_as(v, x.dtype), x.dtype) for v in (factor, shift))
     else:
         mul = apply(r, "div", r.inputs[1], apply(r, "sqrt", apply(r, "add", r.inputs[4], epsilon)))
         add = apply(r, "sub", r.inputs[2], apply(r, "mul", r.inputs[3], mul))

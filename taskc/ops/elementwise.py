@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from taskc.ir.dtype import BOOL
+from taskc.ir.dtype import BF16, BOOL, F16, DType
 from taskc.ir.functions import FUNCTIONS
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
@@ -19,9 +20,13 @@ from taskc.ops.symbolic import on_expressions
 
 @dataclass(frozen=True)
 class Elementwise(Op):
-    """out[i] = function(inputs[i] …); the inputs broadcast. All inputs have one dtype (`where`: a bool and two alike)."""
+    """out[i] = function(inputs[i] …); the inputs broadcast. All inputs have one dtype (`where`: a bool and two alike).
+
+    `to`: the inputs are floats of any types and the result has this one, so that float32 constants can stand beside 16-bit
+    tensors without being rounded first."""
 
     function: str
+    to: DType | None = None
 
     @property
     def name(self) -> str:
@@ -32,6 +37,10 @@ class Elementwise(Op):
         given = [t for t in ins if t is not None]
         if len(given) != f.arity:
             raise OpError(f"{self.function} takes {f.arity} inputs, got {len(given)}")
+        if self.to is not None:
+            if not all(t.dtype.is_float for t in given):
+                raise OpError(f"inputs are not all floats: {', '.join(str(t.dtype) for t in given)}")
+            return (TensorType(self.to, broadcast_shapes(*(t.shape for t in given))),)
         alike = given[1:] if self.function == "where" else given
         if len({t.dtype for t in alike}) > 1:
             raise OpError(f"inputs have different dtypes: {', '.join(str(t.dtype) for t in alike)}")
@@ -42,11 +51,16 @@ class Elementwise(Op):
         arrays = [np.asarray(a) for a in ins if a is not None]
         if any(a.dtype == object for a in arrays):
             return (on_expressions(self.function, *arrays),)
-        kept = arrays[-1].dtype
+        kept = arrays[-1].dtype if self.to is None else self._kept(arrays)
         wide = [a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays]  # rounded once, when stored
         with np.errstate(all="ignore"):
             out = np.asarray(FUNCTIONS[self.function].meaning(*wide))
             return (out if FUNCTIONS[self.function].result == "bool" else out.astype(kept, copy=False),)
+
+    def _kept(self, arrays: Sequence[Array]) -> np.dtype[Any]:
+        """The result's NumPy type: `to`'s, bfloat16 values travelling as float32; float64 where a caller computes in it."""
+        assert self.to is not None
+        return np.dtype(np.float64 if any(a.dtype == np.float64 for a in arrays) else np.float32 if self.to == BF16 else self.to.numpy)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Map:
         axes = tuple(axis(f"i{d}", e) for d, e in enumerate(outs[0].shape))
@@ -67,6 +81,7 @@ def _examples() -> list[Example]:
     out = [
         Example(Elementwise("add"), (x, row), "row broadcast"),
         Example(Elementwise("mul"), (x.astype(np.float16), row[:1].astype(np.float16)), "one element, float16"),
+        Example(Elementwise("mul", F16), (x.astype(np.float16), row), "float32 beside float16"),
         Example(Elementwise("where"), (x > 0, x, row), "where"),
         Example(Elementwise("div"), (x, row), "float division"),
         Example(Elementwise("div"), (i, j), "truncates"),

@@ -105,8 +105,9 @@ static taskc_status load_kernel(taskc_model *m, uint32_t number, error *e) {
   const char *name = text_of(p, k->symbol);
   cu_function *f = &m->functions[number];
   cu_result result = CU_NOT_FOUND;
+  /* Where each kernel has an image of its own they are in the same order: a first look that misses is an error to tools. */
   for (uint32_t i = 0; i < m->module_count && result == CU_NOT_FOUND; ++i)
-    result = m->driver.cuModuleGetFunction(f, m->modules[i], name);
+    result = m->driver.cuModuleGetFunction(f, m->modules[(number + i) % m->module_count], name);
   if (driver_check(&m->driver, result, "cuModuleGetFunction", e)) return prefix(e, "kernel '%s'", name);
   if (k->shared_bytes > 48 * 1024 &&
       CU(e, &m->driver, cuFuncSetAttribute, *f, CU_FUNCTION_MAX_DYNAMIC_SHARED, (int)k->shared_bytes))

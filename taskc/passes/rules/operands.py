@@ -27,6 +27,8 @@ def with_constant(e: Editor, n: Node | None, *functions: str) -> WithConstant | 
     """The node as a binary function of a value and a constant, if it is one of `functions`."""
     if n is None or not isinstance(n.op, Elementwise) or n.op.function not in functions or len(n.inputs) != 2:
         return None
+    if n.op.to is not None:  # operands of two types: the rules build nodes of one
+        return None
     a, b = n.inputs
     if e.stored(b) is not None and e.stored(a) is None:
         return WithConstant(n, n.op.function, a, b)

@@ -47,6 +47,8 @@ class FoldScaleIntoWeights(Rule[_Scaled]):
             return "the product is used elsewhere"
         if weight is None:
             return "the weight is not constant"
+        if e.type(found.product.inputs[1]).dtype.bytes < 4:
+            return "the weights have 16 bits: scaled, they would be rounded a second time"
         if e.type(found.factor.node.outputs[0]) != e.type(found.factor.value) or s is None:
             return "the factor is not one number an output channel"
         return None if is_ordinary(s) else "the factor is not finite, or vanishes"
