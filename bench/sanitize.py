@@ -92,13 +92,13 @@ def check(job: Job, sanitizer: str, folder: str, target: str, deadline: float) -
         command += ["--launch-count", str(launches)]
         environment["TASKC_NO_GRAPH"] = "1"  # a graph counts as one launch
         row["launches"] = launches
-    command += [sys.executable, "-m", "bench.run_once", "run", *job.arguments(folder, target)]
+    command += [sys.executable, "-m", "bench.run_once", "run", *job.arguments(folder, target), *(["--once"] if job.tool == "racecheck" else [])]
     code, seconds = command_line(command, deadline - time.monotonic(), log, environment)
     return {**row, **verdict(code, log.read_text(errors="replace") if log.exists() else ""), "seconds": round(seconds, 1)}
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """The slow ones first."""
+    """Tool by tool, as given."""
     out: list[Job] = []
     for models, tools in ((args.full, args.full_tools), (args.twins, args.twin_tools)):
         out += [Job(m, p, t) for t in tools.split(",") if t for m in models.split(",") if m for p in args.precisions.split(",")]
