@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from taskc.check import check_model
-from taskc.explain import GroupFacts, explain
+from taskc.explain import Explained, GroupFacts, SpaceFacts, explain, spaces
 from taskc.ops.registry import READERS, load_operators
 
 from .options import PATH, model_options, parse_dims, parse_shapes, parse_targets, target_option
@@ -34,19 +34,29 @@ def check_command(model: Path, target: str, shapes: tuple[str, ...], dims: tuple
 @target_option()
 @model_options
 @click.option("--tune-for", "sizes", multiple=True, metavar="NAME=SIZE", help="The size of a symbolic dim that schedules are ranked for.")
+@click.option("--node", metavar="NAME", help="Only the kernels that compute a node with NAME in its name.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain_command(model: Path, target: str, shapes: tuple[str, ...], dims: tuple[str, ...], sizes: tuple[str, ...],
+def explain_command(model: Path, target: str, shapes: tuple[str, ...], dims: tuple[str, ...], sizes: tuple[str, ...], node: str | None,
                     as_json: bool) -> None:
-    """Show how MODEL (.onnx) would be compiled: kernels, what fusion refused and why, schedules and the nearest others."""
-    groups = {t: explain(model, t, shapes=parse_shapes(shapes), dims=parse_dims(dims), sizes=parse_dims(sizes, "--tune-for"))
-              for t in parse_targets(target)}
+    """Show how MODEL (.onnx) would be compiled: kernels, what was refused and why, schedules and the nearest others, ports."""
+    found = {t: explain(model, t, shapes=parse_shapes(shapes), dims=parse_dims(dims), sizes=parse_dims(sizes, "--tune-for"))
+             for t in parse_targets(target)}
+    if node is not None:
+        found = {t: e.about(node) for t, e in found.items()}
     if as_json:
-        click.echo(json.dumps({t: [asdict(g) for g in found] for t, found in groups.items()}, indent=2))
+        click.echo(json.dumps({t: [asdict(g) for g in e.groups] for t, e in found.items()}, indent=2))
         return
-    for name, found in groups.items():
-        click.echo(f"target {name}: {len(found)} kernels")
-        for number, group in enumerate(found):
-            click.echo(_group_text(number, group))
+    for explained in found.values():
+        _print_explained(explained)
+
+
+def _print_explained(e: Explained) -> None:
+    predicted = sum(g.schedules[0][1] for g in e.groups if g.schedules)
+    click.echo(f"target {e.target}: {len(e.groups)} kernels, {predicted:.0f} us predicted in all")
+    for number, group in enumerate(e.groups):
+        click.echo(_group_text(number, group))
+    for r in e.refusals:
+        click.echo(f"  not rewritten: {r.rule} at {r.node}: {r.reason}")
 
 
 def _group_text(number: int, g: GroupFacts) -> str:
@@ -57,15 +67,20 @@ def _group_text(number: int, g: GroupFacts) -> str:
         lines.append("        no template computes it")
     for place, (schedule, us) in enumerate(g.schedules):
         lines.append(f"        {g.template if not place else 'next':>6}: {schedule} ({us:.2f} us predicted)")
+    lines += [f"        port {name}: {access}" for name, access in g.ports]
     lines += [f"        not {t}" for t in g.templates_refused]
     return "\n".join(lines)
 
 
 @click.command("ops")
 @click.argument("word", required=False)
+@click.option("--schedules", "with_schedules", is_flag=True, help="List the kernel templates and their schedules instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def ops_command(word: str | None, as_json: bool) -> None:
+def ops_command(word: str | None, with_schedules: bool, as_json: bool) -> None:
     """List the ONNX operators taskc reads, those with WORD in the name, and from which opset on."""
+    if with_schedules:
+        _print_spaces([f for f in spaces() if word is None or word.lower() in f.template], word is not None, as_json)
+        return
     load_operators()
     found = {(f"{domain}::" if domain else "") + name: [r.since for r in readers] for (domain, name), readers in sorted(READERS.items())
              if word is None or word.lower() in name.lower()}
@@ -74,3 +89,19 @@ def ops_command(word: str | None, as_json: bool) -> None:
         return
     print_table(("operator", "from opset"), [(name, ", ".join(map(str, since))) for name, since in found.items()])
     click.echo(f"{len(found)} operators; operators that ONNX defines by others (functions) are read through those")
+
+
+def _print_spaces(found: list[SpaceFacts], each: bool, as_json: bool) -> None:
+    """Counts for each template, target and operand type; with `each` the schedules too, and where they are legal."""
+    if as_json:
+        click.echo(json.dumps([asdict(f) for f in found], indent=2))
+        return
+    print_table(("template", "target", "operands", "legal schedules"), [(f.template, f.target, f.operand, str(len(f.schedules))) for f in found])
+    legal: dict[tuple[str, str], list[str]] = {}
+    for f in found if each else ():
+        for s in f.schedules:
+            legal.setdefault((f.template, s), []).append(f"{f.target} {f.operand}")
+    for (template, schedule), where in legal.items():
+        click.echo(f"{template} {schedule}: {', '.join(where)}")
+    if not each:
+        click.echo("`taskc ops --schedules TEMPLATE` lists the schedules themselves")

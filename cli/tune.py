@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -16,9 +16,11 @@ from rich.table import Table
 
 from taskc.compile import Options, read_groups
 from taskc.errors import UsageError
+from taskc.gpus import Machine, find_machine, gpu_for
 from taskc.observe import Observer
 from taskc.targets import TARGETS
 from taskc.tune.cache import FILE, Cache, Entry
+from taskc.tune.device import require_pycuda
 from taskc.tune.tuner import Progress, TuneOptions, TuneResult, tune
 
 from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, target_option
@@ -45,27 +47,42 @@ def tune_command(model: Path, folder: Path, target: str, shapes: tuple[str, ...]
     """
     if again and resume:
         raise UsageError("--again and --resume exclude each other")
-    run_tuning(model, folder, parse_targets(target), Options((), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for")),
-               TuneOptions(top, parse_seconds(budget, "--budget"), jobs, again))
+    machine = find_machine()
+    targets = tuple(dict.fromkeys(g.target for g in machine.gpus)) or ("native",) if target == "native" else parse_targets(target)
+    run_tuning(model, folder, targets, Options((), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for")),
+               TuneOptions(top, parse_seconds(budget, "--budget"), jobs, again), machine)
 
 
-def run_tuning(model: Path, folder: Path, targets: tuple[str, ...], options: Options, how: TuneOptions) -> None:
-    """Tunes a model for each GPU target and prints the counts."""
+def run_tuning(model: Path, folder: Path, targets: tuple[str, ...], options: Options, how: TuneOptions, machine: Machine | None = None) -> None:
+    """Tunes a model for each GPU target and prints the counts. Exits with 130 after an interrupt; what was measured is kept."""
+    gpus = [t for t in targets if t == "native" or not TARGETS[t].is_host]
+    if not gpus:
+        raise UsageError("--target host: tuning is for GPUs; kernels for the host are chosen without measuring, compile without --cache")
+    machine = machine or find_machine()
+    ordinals = {name: gpu_for(name, machine).ordinal for name in gpus}
+    require_pycuda()
     front = read_groups(model, options, Observer())
     cache = Cache(folder, lambda m: click.echo(f"warning: {m}", err=True))
-    for name in targets:
-        if TARGETS[name].is_host:
-            continue
+    for name, ordinal in ordinals.items():
         with _table() as listen:
-            result = tune(front.groups, TARGETS[name], front.sizes, cache, how, listen)
-        click.echo(_summary(name, result, folder))
+            result = tune(front.groups, TARGETS[name], front.sizes, cache, replace(how, ordinal=ordinal), listen)
+        click.echo(summary(name, result, folder))
+        if result.interrupted:
+            raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _summary(target: str, r: TuneResult, folder: Path) -> str:
-    left = r.problems - r.cached - r.tuned
-    state = "" if r.complete else f"; the budget ended with {left} kernel(s) untuned: run it again to go on"
-    return (f"{target}: {r.problems} kernels, {r.cached} cached, {r.tuned} tuned, {r.compiled} candidates compiled, {r.measured} measured "
-            f"in {r.seconds:.1f} s -> {folder / FILE}{state}")
+def summary(target: str, r: TuneResult, folder: Path) -> str:
+    """The counts of a session, what is left, and what did not work."""
+    left = r.problems - r.cached - r.tuned - len(r.hopeless)
+    ended = "interrupted" if r.interrupted else "the budget ended"
+    lines = [f"{target}: {r.problems} kernels, {r.cached} cached, {r.tuned} tuned, {r.compiled} candidates compiled, {r.measured} measured, "
+             f"{r.failed} failed in {r.seconds:.1f} s -> {folder / FILE}"]
+    if not r.complete:
+        lines.append(f"{ended}{f' with {left} kernel(s) untuned' if left > 0 else ''}; what was measured is kept: run it again to go on")
+    if r.hopeless:
+        lines.append(f"for {len(r.hopeless)} kernel(s) no candidate worked; `taskc cache show` tells why, --top 50 tries more:")
+        lines += [f"  {nodes[:100]}" for nodes in r.hopeless]
+    return "\n".join(lines)
 
 
 @contextmanager
@@ -80,13 +97,10 @@ def _table() -> Generator[Listen, None, None]:
 
 
 class _Lines:
-    def __init__(self) -> None:
-        self.problem = 0
-
     def __call__(self, p: Progress) -> None:
-        if p.problem != self.problem and p.best is not None:
-            self.problem = p.problem
-            click.echo(f"taskc: kernel {p.problem} of {p.problems}: {p.nodes[:70]}", err=True)
+        if p.done:
+            best = f"{p.best.us:.2f} us, {p.best.template} {p.best.schedule}" if p.best else "nothing worked"
+            click.echo(f"taskc: kernel {p.problem} of {p.problems}: {p.nodes[:70]}: {best}", err=True)
 
 
 class _Rows:
@@ -95,18 +109,21 @@ class _Rows:
 
     def __call__(self, p: Progress) -> None:
         self.rows[p.problem] = p
-        table = Table("kernel", "nodes", "best µs", "template", "schedule", "measured")
+        table = Table("kernel", "nodes", "best µs", "template", "schedule")
         for n in sorted(self.rows)[-12:]:
             q = self.rows[n]
-            best = ("", "", "") if q.best is None else (f"{q.best.us:.2f}", q.best.template, q.best.schedule)
-            table.add_row(f"{n}/{q.problems}", q.nodes[:40], *best, f"{q.measured}")
+            best = ("", "nothing worked" if q.done else "", "") if q.best is None else (f"{q.best.us:.2f}", q.best.template, q.best.schedule)
+            table.add_row(f"{n}/{q.problems}", q.nodes[:40], *best)
         spent = time.monotonic() - self.start
-        left = spent / p.problem * (p.problems - p.problem)
-        table.caption = f"{p.compiled} candidates compiled, {p.measured} measured; {spent:.0f} s, about {left:.0f} s left"
+        tried = max(1, p.measured + p.failed)
+        left = spent / tried * max(0, p.candidates - tried)
+        table.caption = (f"of {p.candidates} candidates {p.compiled} compiled, {p.measured} measured, {p.failed} failed; "
+                         f"{spent:.0f} s, about {left:.0f} s left")
         self.live.update(table)
 
 
 Listen = _Lines | _Rows
+INTERRUPTED = 130
 
 
 @click.group("cache")
@@ -126,7 +143,8 @@ def cache_ls(folder: Path) -> None:
     """One line a tuned kernel."""
     for e in _open(folder).entries.values():
         tried = f"[{len(e.measured)} measured, {len(e.failed)} failed]"
-        click.echo(f"{e.key}  {e.target:8} {e.best.us:9.2f} µs  {e.best.template} {e.best.schedule}  {tried}  {e.nodes[:60]}")
+        best = f"{e.best.us:9.2f} µs  {e.best.template} {e.best.schedule}" if e.best else "   nothing worked"
+        click.echo(f"{e.key}  {e.target:8} {best}  {tried}{'' if e.complete else ' incomplete'}  {e.nodes[:60]}")
 
 
 @cache_group.command("show")
@@ -147,6 +165,10 @@ def _entry_text(e: Entry) -> str:
     return "\n".join(lines + [f"    failed  {t} {s}: {why}" for t, s, why in e.failed])
 
 
+def _faster(e: Entry, known: Entry) -> bool:
+    return e.best is not None and (known.best is None or e.best.us < known.best.us)
+
+
 @cache_group.command("merge")
 @click.argument("into", type=PATH)
 @click.argument("sources", type=PATH, nargs=-1, required=True)
@@ -157,7 +179,7 @@ def cache_merge(into: Path, sources: tuple[Path, ...]) -> None:
     for source in sources:
         for e in _open(source).entries.values():
             known = target.find(e.key)
-            if known is None or known.toolchain != e.toolchain or e.best.us < known.best.us:
+            if known is None or known.toolchain != e.toolchain or _faster(e, known):
                 target.add(e)
                 added += 1
     click.echo(f"{added} entries added to {into / FILE}")

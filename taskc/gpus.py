@@ -68,6 +68,18 @@ def _gpu(cuda: ctypes.CDLL, ordinal: int) -> Gpu:
     return Gpu(ordinal, name.value.decode("utf-8", "replace"), (found[0], found[1]))
 
 
+def gpu_for(target: str, machine: Machine) -> Gpu:
+    """The first GPU here whose own target is `target`: where that target is tuned. NoDevice says what there is instead."""
+    if not machine.gpus:
+        raise NoDevice(f"tuning measures kernels on a GPU, and there is none here: {machine.reason}. Run `taskc tune` on a machine with the GPU "
+                       "you compile for and bring the cache's folder here; `taskc compile` without --cache needs no GPU")
+    found = [g for g in machine.gpus if g.target == target]
+    if not found:
+        there = ", ".join(f"{g.name} ({g.target})" for g in machine.gpus)
+        raise NoDevice(f"tuning for {target} needs such a GPU; this machine has {there}: use --target native, or tune elsewhere")
+    return found[0]
+
+
 def resolve_targets(names: Sequence[str], machine: Machine | None = None) -> tuple[str, ...]:
     """The names with `native` replaced by what fits the GPUs here, without repeats. NoDevice where there is no GPU."""
     out: list[str] = []

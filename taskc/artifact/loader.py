@@ -466,7 +466,7 @@ def _from_dlpack(value: Any, on_device: bool, stream: int | None) -> _Operand:
     return _Operand((t.data or 0) + int(t.byte_offset), on_device, code, name, shape, (value, capsule))
 
 
-def _from_interface(value: Any) -> _Operand:
+def _from_interface(value: Any, wanted: int) -> _Operand:
     facts = value.__cuda_array_interface__
     shape, typestr = tuple(facts["shape"]), facts["typestr"]
     item = int(typestr[2:])
@@ -474,6 +474,8 @@ def _from_interface(value: Any) -> _Operand:
     if strides and not _dense(shape, [s // item for s in strides]):
         raise ModelError("a GPU array must be dense and row-major", _USAGE)
     code = next((k for k, v in _DTYPES.items() if v[1].lstrip("<|") == typestr.lstrip("<|=") and k != 2), None)
+    if code == 10 and wanted == 2:
+        code = 2  # the interface has no bfloat16: its bits come as uint16, as with NumPy
     name = _DTYPES[code][0] if code else typestr
     return _Operand(int(facts["data"][0]), True, code, name, shape, value, facts.get("stream"))
 
@@ -487,7 +489,7 @@ def _operand(value: Any, wanted: int, stream: int | None, writable: bool = False
         if kind in (_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED):
             return _from_dlpack(value, kind in (_CUDA, _CUDA_MANAGED), stream)
     if hasattr(value, "__cuda_array_interface__"):
-        return _from_interface(value)
+        return _from_interface(value, wanted)
     return _from_numpy(value, wanted, writable)
 
 

@@ -14,7 +14,7 @@ from typing import Union
 
 __all__ = [
     "Binary", "Expr", "Index", "Product", "Sum", "Var", "bounds", "ceildiv", "divides", "divisor", "evaluate", "exact_div",
-    "floor_div", "floor_mod", "is_below", "linear", "maximum", "mentions", "minimum", "positive", "prod", "ravel",
+    "floor_div", "floor_mod", "is_below", "linear", "maximum", "mentions", "minimum", "names", "positive", "prod", "ravel",
     "substitute", "unravel", "variables",
 ]
 
@@ -22,13 +22,18 @@ __all__ = [
 class Expr:
     """An expression; equal when structurally equal (variables by name)."""
 
-    __slots__ = ("_bounds", "_divisor", "key")
+    __slots__ = ("_bounds", "_divisor", "_names", "key")
     key: str
+
+    def _clear(self) -> None:
+        """Nothing is known yet; what is asked for is kept, because expressions are asked the same again and again."""
+        self._bounds: tuple[int | None, int | None] | None = None
+        self._divisor: int | None = None
+        self._names: frozenset[str] | None = None
 
     def _set(self, key: str) -> None:
         self.key = key
-        self._bounds: tuple[int | None, int | None] | None = None
-        self._divisor: int | None = None
+        self._clear()
 
     def __add__(self, other: Index) -> Index:
         return _add(self, other, 1)
@@ -100,8 +105,15 @@ class Sum(Expr):
 
     def __init__(self, terms: dict[str, tuple[Expr, int]], const: int) -> None:
         self.terms, self.const = terms, const
-        text = " + ".join(k if c == 1 else f"{c}*{k}" for k, (_, c) in sorted(terms.items()))
-        self._set(f"({text} + {const})" if const else f"({text})")
+        self._clear()
+
+    def __getattr__(self, name: str) -> str:
+        """The key, when first asked for: most sums are only steps on the way to another."""
+        if name != "key":
+            raise AttributeError(name)
+        text = " + ".join(k if c == 1 else f"{c}*{k}" for k, (_, c) in sorted(self.terms.items()))
+        self.key = f"({text} + {self.const})" if self.const else f"({text})"
+        return self.key
 
 
 class Product(Expr):
@@ -117,10 +129,11 @@ class Product(Expr):
 class Binary(Expr):
     """`//`, `%`, `min` or `max` of two indices that did not fold."""
 
-    __slots__ = ("a", "b", "op")
+    __slots__ = ("_whole", "a", "b", "op")
 
     def __init__(self, op: str, a: Index, b: Index) -> None:
         self.op, self.a, self.b = op, a, b
+        self._whole: tuple[dict[str, tuple[Expr, int]], int] | None = None
         self._set(f"({a} {op} {b})" if op in ("//", "%") else f"{op}({a}, {b})")
 
 
@@ -132,7 +145,10 @@ def linear(e: Index) -> tuple[dict[str, tuple[Expr, int]], int]:
 
 
 def _from_terms(terms: dict[str, tuple[Expr, int]], const: int) -> Index:
-    terms = {k: v for k, v in terms.items() if v[1]}
+    for _, c in terms.values():
+        if not c:
+            terms = {k: v for k, v in terms.items() if v[1]}
+            break
     if not terms:
         return const
     if len(terms) == 1 and not const:
@@ -143,13 +159,30 @@ def _from_terms(terms: dict[str, tuple[Expr, int]], const: int) -> Index:
 
 
 def _add(a: Index, b: Index, sign: int) -> Index:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + sign * b
+    if isinstance(b, int):
+        if isinstance(a, int):
+            return a + sign * b
+        if not b:
+            return a
+        terms, const = linear(a)
+        return _from_terms(terms, const + sign * b)  # the terms of one index have nothing to recombine
     (ta, ca), (tb, cb) = linear(a), linear(b)
+    if not ta:
+        return _from_terms(tb if sign == 1 else {k: (t, -c) for k, (t, c) in tb.items()}, ca + sign * cb)
+    return _recombine(_merged(ta, tb, sign), ca + sign * cb)
+
+
+def _merged(ta: dict[str, tuple[Expr, int]], tb: dict[str, tuple[Expr, int]], sign: int) -> dict[str, tuple[Expr, int]]:
+    """The terms of a + sign * b, without those that cancel."""
     out = dict(ta)
     for k, (atom, c) in tb.items():
-        out[k] = (atom, out[k][1] + sign * c if k in out else sign * c)
-    return _recombine({k: v for k, v in out.items() if v[1]}, ca + sign * cb)
+        have = out.get(k)
+        total = sign * c if have is None else have[1] + sign * c
+        if total:
+            out[k] = (atom, total)
+        else:
+            del out[k]
+    return out
 
 
 def _recombine(terms: dict[str, tuple[Expr, int]], const: int) -> Index:
@@ -158,12 +191,18 @@ def _recombine(terms: dict[str, tuple[Expr, int]], const: int) -> Index:
         for key, (atom, c) in terms.items():
             if not (isinstance(atom, Binary) and atom.op == "%"):
                 continue
-            quotient = floor_div(atom.a, atom.b)
-            wanted, rest = linear(_mul(_mul(quotient, atom.b), c))
-            if wanted and all(k in terms and terms[k][1] == v[1] for k, v in wanted.items()):
+            wanted, rest = _whole_part(atom)
+            if wanted and all(k in terms and terms[k][1] == v[1] * c for k, v in wanted.items()):
                 left = {k: v for k, v in terms.items() if k not in wanted and k != key}
-                return _add(_from_terms(left, const - rest), _mul(atom.a, c), 1)
+                return _add(_from_terms(left, const - rest * c), _mul(atom.a, c), 1)
     return _from_terms(terms, const)
+
+
+def _whole_part(remainder: Binary) -> tuple[dict[str, tuple[Expr, int]], int]:
+    """n * (x // n) of the remainder x % n, as terms and a constant."""
+    if remainder._whole is None:  # pyright: ignore[reportPrivateUsage]
+        remainder._whole = linear(_mul(floor_div(remainder.a, remainder.b), remainder.b))  # pyright: ignore[reportPrivateUsage]
+    return remainder._whole  # pyright: ignore[reportPrivateUsage]
 
 
 def _mul(a: Index, b: Index) -> Index:
@@ -374,28 +413,33 @@ def is_below(e: Index, c: Index) -> bool:
     return False
 
 
-def _upper(e: Index) -> float:
-    hi = bounds(e)[1]
-    return float("inf") if hi is None else hi
+def _upper(term: tuple[str, tuple[Expr, int]]) -> float:
+    """The largest value of an atom times its coefficient."""
+    atom, coeff = term[1]
+    hi = bounds(atom)[1 if coeff > 0 else 0]
+    return float("inf") if hi is None else hi * coeff
 
 
 def _split_by(e: Index, c: int) -> tuple[Index, Index, Index]:
     """e = exact + rest + small: c divides exact; 0 <= small < some common divisor of c and rest."""
     terms, const = linear(e)
-    exact = _from_terms({k: v for k, v in terms.items() if v[1] * divisor(v[0]) % c == 0}, const // c * c)
-    rest = e - exact
-    small: Index = 0
-    parts = [atom * coeff for atom, coeff in linear(rest)[0].values()]
-    for t in sorted(parts, key=_upper):  # the smallest first, or an axis of extent 1 hides a lane
-        lo, hi = bounds(small + t)
-        if lo is not None and lo >= 0 and hi is not None and hi < gcd(divisor(rest - t), c):
-            rest, small = rest - t, small + t
-    const = linear(rest)[1]
-    if const and not isinstance(rest, int):  # a constant can be small too
-        lo, hi = bounds(small + const)
-        if lo is not None and lo >= 0 and hi is not None and hi < gcd(divisor(rest - const), c):
-            rest, small = rest - const, small + const
-    return exact, rest, small
+    whole: dict[str, tuple[Expr, int]] = {}
+    left: dict[str, tuple[Expr, int]] = {}
+    for k, v in terms.items():
+        (left if v[1] * divisor(v[0]) % c else whole)[k] = v
+    exact, const = _from_terms(whole, const // c * c), const % c
+    small: dict[str, tuple[Expr, int]] = {}
+    top = 0  # of what is small
+    for k, (t, coeff) in sorted(left.items(), key=_upper):  # the smallest first, or an axis of extent 1 hides a lane
+        lo, hi = bounds(t)
+        if lo is None or hi is None or (lo if coeff > 0 else hi) * coeff < 0:
+            continue
+        most = top + max(lo * coeff, hi * coeff)
+        if most < gcd(const, c, *(v[1] * divisor(v[0]) for other, v in left.items() if other != k)):
+            small[k], top = left.pop(k), most
+    if const and left and top + const < gcd(c, *(v[1] * divisor(v[0]) for v in left.values())):  # a constant can be small too
+        return exact, _from_terms(left, 0), _from_terms(small, const)
+    return exact, _from_terms(left, const), _from_terms(small, 0)
 
 
 def floor_div(a: Index, c: Index) -> Index:
@@ -600,15 +644,20 @@ def _never_positive(e: Index) -> bool:
 
 def substitute(e: Index, values: MappingABC[str, Index]) -> Index:
     """`e` with variables replaced by name."""
-    if isinstance(e, int) or not values:
+    if isinstance(e, int):
         return e
     if isinstance(e, Var):
         return values.get(e.name, e)
+    if names(e).isdisjoint(values):
+        return e
     if isinstance(e, Sum):
-        out: Index = e.const
-        for t, c in e.terms.values():
-            out = out + substitute(t, values) * c
-        return out
+        terms: dict[str, tuple[Expr, int]] = {}
+        const = e.const
+        for k, (t, c) in e.terms.items():
+            new = substitute(t, values)
+            more, extra = ({k: (t, c)}, 0) if new is t else linear(new * c)
+            terms, const = _merged(terms, more, 1) if terms else dict(more), const + extra
+        return _recombine(terms, const)
     if isinstance(e, Product):
         return prod([substitute(f, values) for f in e.factors])
     assert isinstance(e, Binary)
@@ -636,9 +685,32 @@ def variables(e: Index) -> dict[str, Var]:
     return out
 
 
+def names(e: Index) -> frozenset[str]:
+    """The names of the variables of `e`."""
+    if isinstance(e, int):
+        return _NONE
+    if e._names is None:  # pyright: ignore[reportPrivateUsage]
+        e._names = _names_in(e)  # pyright: ignore[reportPrivateUsage]
+    return e._names  # pyright: ignore[reportPrivateUsage]
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def _names_in(e: Expr) -> frozenset[str]:
+    if isinstance(e, Var):
+        return frozenset((e.name,))
+    if isinstance(e, Sum):
+        return _NONE.union(*(names(t) for t, _ in e.terms.values()))
+    if isinstance(e, Product):
+        return _NONE.union(*map(names, e.factors))
+    assert isinstance(e, Binary)
+    return names(e.a) | names(e.b)
+
+
 def mentions(e: Index, name: str) -> bool:
     """Whether the variable `name` occurs in `e`."""
-    return name in variables(e)
+    return name in names(e)
 
 
 def evaluate(e: Index, values: MappingABC[str, int]) -> int:

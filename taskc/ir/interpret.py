@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from taskc.ir.convert import convert, stored_as, values_of
-from taskc.ir.dtype import F64, DType
+from taskc.ir.dtype import BF16, F64, DType
 from taskc.ir.expr import Expr, Index, Var, evaluate
 from taskc.ir.functions import FUNCTIONS
 from taskc.ir.graph import Array, Graph
@@ -21,7 +21,7 @@ from taskc.ir.reference import bind_graph, run_reference
 from taskc.ir.task import Attention, Axis, Contraction, Map, Rows, Statistic, Store, Task, inputs, outputs
 from taskc.ir.value import Call, Cast, Choose, Const, Guard, Hole, Let, Load, Number, Reduce, Tensor, Value
 
-__all__ = ["evaluate_graph", "evaluate_task", "evaluate_tasks", "symbols_of"]
+__all__ = ["Point", "evaluate_graph", "evaluate_task", "evaluate_tasks", "statistic_of", "symbols_of"]
 
 _REDUCTIONS: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0), "prod": (np.multiply, 1), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf),
@@ -29,7 +29,7 @@ _REDUCTIONS: dict[str, tuple[Any, float]] = {
 
 
 @dataclass(frozen=True)
-class _Point:
+class Point:
     """A grid of points: the variables' values (arrays that broadcast to `shape`), where they count, and what holes hold."""
 
     tensors: Mapping[str, Array]
@@ -80,13 +80,21 @@ class _Point:
         at: list[Array] = []
         for i, extent in zip(v.index, data.shape, strict=True):
             place = np.asarray(self.index(i))
-            wrong = self.mask & ((place < 0) | (place >= extent))
-            if np.any(wrong):
-                raise IndexError(f"{v.tensor.name}[{', '.join(map(str, v.index))}]: {i} leaves 0..{extent - 1}")
-            at.append(np.where(self.mask, place, 0))
+            outside = (place < 0) | (place >= extent)
+            if np.any(outside):  # seldom, so that a grid's axes stay as small as they are
+                if np.any(self.mask & outside):
+                    raise IndexError(f"{v.tensor.name}[{', '.join(map(str, v.index))}]: {i} leaves 0..{extent - 1}")
+                place = np.where(self.mask, place, 0)
+            at.append(place)
         if not at:
-            return np.broadcast_to(data, self.mask.shape)
-        return data[tuple(at)] if data.size else np.zeros(self.mask.shape, data.dtype)
+            return np.broadcast_to(self._loaded(data, v.tensor.dtype), self.mask.shape)
+        return self._loaded(data[tuple(at)], v.tensor.dtype) if data.size else np.zeros(self.mask.shape, data.dtype)
+
+    def _loaded(self, picked: Array, dtype: DType) -> Array:
+        """What was loaded as values of the type that is computed in; a tensor may be given as it is stored."""
+        if dtype == BF16 and picked.dtype == np.uint16:
+            picked = values_of(picked, dtype)
+        return _widened(picked, self.wide)
 
     def _call(self, v: Call) -> Array:
         with np.errstate(all="ignore"):
@@ -136,7 +144,7 @@ class _Outputs:
                 self.arrays[t.name] = np.zeros(shape, np.float64 if self.wide and t.dtype.is_float else t.dtype.numpy)
                 self.written[t.name] = np.zeros(shape, bool)
 
-    def store(self, store: Store, at: _Point) -> None:
+    def store(self, store: Store, at: Point) -> None:
         """Writes the store's value at every point of the grid."""
         value = np.broadcast_to(at.value(store.value), at.mask.shape)
         if not (self.wide and store.tensor.dtype.is_float):
@@ -208,15 +216,15 @@ def _widened(a: Array, wide: bool) -> Array:
 
 
 def _grid(axes: tuple[Axis, ...], symbols: Mapping[str, int], tensors: Mapping[str, Array], wide: bool,
-          holes: Mapping[str, Array] | None = None) -> _Point:
+          holes: Mapping[str, Array] | None = None) -> Point:
     sizes = [evaluate(a.extent, symbols) for a in axes]
     env: dict[str, Any] = dict(symbols)
     for d, (a, size) in enumerate(zip(axes, sizes, strict=True)):
         env[a.var.name] = np.arange(size).reshape([size if k == d else 1 for k in range(len(axes))])
-    return _Point(tensors, env, np.ones(tuple(sizes), bool), holes or {}, wide)
+    return Point(tensors, env, np.ones(tuple(sizes), bool), holes or {}, wide)
 
 
-def _over(axes: tuple[Axis, ...], value: Value, at: _Point) -> Array:
+def _over(axes: tuple[Axis, ...], value: Value, at: Point) -> Array:
     """A value that ranges over `axes` alone, in full."""
     sizes = tuple(evaluate(a.extent, {k: v for k, v in at.env.items() if isinstance(v, int)}) for a in axes)
     grid = _grid(axes, {k: v for k, v in at.env.items() if isinstance(v, int)}, at.tensors, at.wide, at.holes)
@@ -224,7 +232,7 @@ def _over(axes: tuple[Axis, ...], value: Value, at: _Point) -> Array:
 
 
 def _contraction(task: Contraction, symbols: Mapping[str, int], tensors: Mapping[str, Array], wide: bool, out: _Outputs) -> None:
-    base = _Point(tensors, dict(symbols), np.ones((), bool), {}, wide)
+    base = Point(tensors, dict(symbols), np.ones((), bool), {}, wide)
     a = _over((task.batch, task.m, task.k), task.a, base)
     b = _over((task.batch, task.k, task.n), task.b, base)
     kind = np.float64 if wide and task.accumulate.is_float else task.accumulate.numpy
@@ -234,7 +242,7 @@ def _contraction(task: Contraction, symbols: Mapping[str, int], tensors: Mapping
         out.store(s, at)
 
 
-def _statistic(s: Statistic, x: Array) -> Array:
+def statistic_of(s: Statistic, x: Array) -> Array:
     """The statistic of every row, kept as a column."""
     if s.kind in ("argmax", "argmin"):
         return np.asarray((np.argmax if s.kind == "argmax" else np.argmin)(x, axis=1))[:, None]
@@ -247,7 +255,7 @@ def _rows(task: Rows, symbols: Mapping[str, int], tensors: Mapping[str, Array], 
     holes: dict[str, Array] = {"x": np.broadcast_to(at.value(task.x), at.mask.shape)}
     for k, s in enumerate(task.statistics):
         here = replace(at, holes=dict(holes))
-        found = _statistic(s, np.broadcast_to(here.value(s.value), at.mask.shape))
+        found = statistic_of(s, np.broadcast_to(here.value(s.value), at.mask.shape))
         if s.finish is not None:
             column = _grid((task.row, Axis(Var("_one"), 1)), symbols, tensors, wide, {**holes, "s": found})
             found = np.broadcast_to(column.value(s.finish), found.shape)
@@ -260,7 +268,7 @@ def _rows(task: Rows, symbols: Mapping[str, int], tensors: Mapping[str, Array], 
 
 
 def _attention(task: Attention, symbols: Mapping[str, int], tensors: Mapping[str, Array], wide: bool, out: _Outputs) -> None:
-    base = _Point(tensors, dict(symbols), np.ones((), bool), {}, wide)
+    base = Point(tensors, dict(symbols), np.ones((), bool), {}, wide)
     kind = np.float64 if wide else np.float32
     q = _over((task.batch, task.m, task.k), task.q, base).astype(kind)
     key = _over((task.batch, task.j, task.k), task.key, base).astype(kind)

@@ -1,13 +1,14 @@
 """What tuning found, in JSON lines: one line a problem, the last one counts. Safe to append to from several processes.
 
 A line holds the winner, every schedule that was measured with its time, the failures with their reasons, the winning kernel's
-text hash and the toolchain. Files from several machines merge with `cat`. A damaged line is skipped with one warning.
+text hash and the toolchain. Files from several machines merge with `cat`. Damaged and foreign lines are skipped with one warning.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -28,18 +29,21 @@ class Measured:
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem's result. `kernel` is the hash of the winner's text, `toolchain` what compiled it; others make it stale."""
+    """A problem's result. `kernel` is the hash of the winner's text, `toolchain` what compiled it; others make it stale.
+
+    `best` is None where every candidate failed. `complete`: all candidates were tried; an interrupt or the budget leaves some."""
 
     key: str
     problem: str
     target: str
     device: str
     nodes: str
-    best: Measured
+    best: Measured | None
     kernel: str
     toolchain: str
     measured: tuple[Measured, ...] = ()
     failed: tuple[tuple[str, str, str], ...] = field(default=())  # template, schedule, reason
+    complete: bool = True
 
 
 class Cache:
@@ -53,12 +57,17 @@ class Cache:
 
     def _read(self, warn: Callable[[str], None]) -> None:
         bad: list[int] = []
-        for number, line in enumerate(self.file.read_text(errors="replace").splitlines(), 1):
+        try:
+            text = self.file.read_text(errors="replace")
+        except OSError as e:
+            warn(f"{self.file}: cannot be read ({e.strerror}); going on without it")
+            return
+        for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue
             try:
                 entry = parse(line)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 bad.append(number)
                 continue
             self.entries[entry.key] = entry
@@ -95,15 +104,18 @@ def parse(line: str) -> Entry:
     raw: Any = json.loads(line)
     if not isinstance(raw, dict):
         raise ValueError("not an object")
-    best = _measured(raw["best"])
+    best = None if raw["best"] is None else _measured(raw["best"])
     text = {k: _text(raw[k]) for k in ("key", "problem", "target", "device", "nodes", "kernel", "toolchain")}
     measured = tuple(_measured(m) for m in raw["measured"])
     failed = tuple((_text(a), _text(b), _text(c)) for a, b, c in raw["failed"])
-    return Entry(best=best, measured=measured, failed=failed, **text)
+    return Entry(best=best, measured=measured, failed=failed, complete=raw.get("complete", True) is True, **text)
 
 
 def _measured(raw: Any) -> Measured:
-    return Measured(_text(raw["template"]), _text(raw["schedule"]), float(raw["us"]))
+    us = raw["us"]
+    if isinstance(us, bool) or not isinstance(us, (int, float)) or not math.isfinite(us) or us <= 0:
+        raise ValueError(f"{us!r} is no time")
+    return Measured(_text(raw["template"]), _text(raw["schedule"]), float(us))
 
 
 def _text(x: Any) -> str:

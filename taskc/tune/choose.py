@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,10 @@ class NoTemplate(Exception):
     """No template computes the task; the message holds each one's reason."""
 
 
-def choose(task: Task, target: Target, sizes: Mapping[str, int]) -> Choice:
-    """The best-ranked legal schedule over every template that can compute the task."""
+def choose(task: Task, target: Target, sizes: Mapping[str, int], avoid: Collection[tuple[str, str]] = ()) -> Choice:
+    """The best-ranked legal schedule over every template that can compute the task. `avoid`: (template, schedule's text) known to fail.
+
+    Raises NoTemplate."""
     refused: list[str] = []
     best: Choice | None = None
     for template in TEMPLATES:
@@ -39,9 +41,9 @@ def choose(task: Task, target: Target, sizes: Mapping[str, int]) -> Choice:
         if why is not None:
             refused.append(f"{template.NAME}: {why}")
             continue
-        ranked = rank(template, task, target, sizes)
+        ranked = [r for r in rank(template, task, target, sizes) if not avoid or (template.NAME, str(r[1])) not in avoid]
         if not ranked:
-            refused.append(f"{template.NAME}: no schedule fits")
+            refused.append(f"{template.NAME}: no schedule fits" + (", or none worked when tuned" if avoid else ""))
         elif best is None or ranked[0][0] < best.seconds:
             best = Choice(template, ranked[0][1], ranked[0][0])
     if best is None:

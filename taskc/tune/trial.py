@@ -30,6 +30,7 @@ from taskc.artifact.plan import (
 from taskc.ir.dtype import DType
 from taskc.ir.expr import Index, evaluate
 from taskc.ir.program import Program
+from taskc.ir.value import Tensor
 
 COPIES = 16  # launches a graph
 COLD_BYTES = 96 << 20  # rotated weights together exceed any L2 cache of today
@@ -43,6 +44,11 @@ class Operand:
     dtype: DType
     shape: tuple[int, ...]
     output: bool
+
+
+def operand_name(t: Tensor, copy: int) -> str:
+    """The operand that stands for a kernel's tensor in its launch number `copy`: constants have one each."""
+    return f"{t.name}_{copy if t.constant else 0}"
 
 
 def write_trial(program: Program, symbol: str, image: Image, sizes: Mapping[str, int], out: Path) -> tuple[int, tuple[Operand, ...]]:
@@ -64,7 +70,7 @@ def write_trial(program: Program, symbol: str, image: Image, sizes: Mapping[str,
             written = t.name in program.written
             group = outs if written else ins
             memory = OutputMemory(len(group)) if written else InputMemory(len(group))
-            name = f"{t.name}_{c}"
+            name = operand_name(t, c)
             place[t.name, c] = len(tensors)
             tensors.append(PlanTensor(name, t.dtype, shapes[t.name], memory))
             group.append(Operand(name, t.dtype, shapes[t.name], written))

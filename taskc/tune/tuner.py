@@ -1,39 +1,39 @@
 """Tunes the kernels of a model: candidates compile in many processes while one other measures them on the GPU.
 
-The measuring process may die (a candidate can fault or hang the GPU): it is restarted and the candidate recorded with the
-reason. Every finished problem is appended to the cache at once, so an interrupt or the end of the budget loses nothing.
+What compiles and what measures are arguments. Every finished problem is appended to the cache at once, the one under way too when
+an interrupt or the end of the budget comes, so nothing that was measured is lost. A winner is stored when its outputs are right.
 """
 
 from __future__ import annotations
 
-import multiprocessing as mp
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from taskc.artifact.plan import Image
-from taskc.errors import NoDevice
 from taskc.fuse.units import Unit
 from taskc.schedules import TEMPLATES
 from taskc.targets.target import Target
 from taskc.tune.cache import Cache, Entry, Measured
 from taskc.tune.choose import rank
-from taskc.tune.kernels import canonical
 from taskc.tune.problem import Problem, make_problem, toolchain
+from taskc.tune.processes import COMPILE_LIMIT, Compilers, GpuMeasurer, MakeCompilers, MakeMeasurer, Measurer, ProcessCompilers
 from taskc.tune.trial import write_trial
-from taskc.tune.worker import Candidate, CompiledCandidate, Trial, compile_candidate, measure_loop
+from taskc.tune.worker import Candidate, Check, CompiledCandidate, Trial
 
-TIME_LIMIT = 10.0  # seconds for one candidate before its process is given up
+Failure = tuple[str, str, str]  # template, schedule, reason
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where tuning stands, for a live table."""
+    """Where tuning stands, for a live table: the problem under way and its best so far, and counts over all problems.
+
+    `done`: the problem is finished; then `best` is its checked winner, or None where nothing worked."""
 
     problem: int
     problems: int
@@ -41,31 +41,39 @@ class Progress:
     best: Measured | None
     compiled: int
     measured: int
+    failed: int
     candidates: int
+    done: bool = False
 
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """`top`: candidates a problem; `budget`: seconds or None; `jobs`: compiling processes; `again`: ignore what the cache has."""
+    """`top`: candidates a problem; `budget`: seconds or None; `jobs`: compiling processes (0: one a CPU); `again`: ignore what the
+    cache has; `ordinal`: the GPU; `compile_limit`: seconds for one candidate."""
 
     top: int = 10
     budget: float | None = None
     jobs: int = 0
     again: bool = False
     ordinal: int = 0
+    compile_limit: float = COMPILE_LIMIT
 
 
 @dataclass
 class TuneResult:
-    """Counts of a tuning session."""
+    """Counts of a tuning session. `complete`: every candidate of every problem was tried; `hopeless`: problems (their nodes) for
+    which no candidate worked."""
 
     problems: int = 0
     cached: int = 0
     tuned: int = 0
     compiled: int = 0
     measured: int = 0
+    failed: int = 0
     seconds: float = 0.0
     complete: bool = True
+    interrupted: bool = False
+    hopeless: list[str] = field(default_factory=list[str])
     entries: list[Entry] = field(default_factory=list[Entry])
 
 
@@ -75,15 +83,21 @@ def problems_of(units: Sequence[Unit], target: Target, sizes: Mapping[str, int])
 
 
 def tune(units: Sequence[Unit], target: Target, sizes: Mapping[str, int], cache: Cache, options: TuneOptions,
-         listen: Callable[[Progress], None] | None = None) -> TuneResult:
-    """Tunes every problem the cache does not have. Raises NoDevice when nothing can be measured."""
+         listen: Callable[[Progress], None] | None = None, *, compilers: MakeCompilers = ProcessCompilers,
+         measurer: MakeMeasurer = GpuMeasurer) -> TuneResult:
+    """Tunes every problem for which the cache has no complete result of this toolchain.
+
+    KeyboardInterrupt ends it early, as the budget does. Raises NoDevice when nothing can be measured."""
     start = time.monotonic()
     problems = problems_of(units, target, sizes)
     todo = [p for p in problems if options.again or not _known(cache, p)]
     result = TuneResult(len(problems), len(problems) - len(todo))
     if todo:
-        with tempfile.TemporaryDirectory(prefix="taskc-tune-") as folder:
-            _Session(todo, cache, options, Path(folder), start, listen or (lambda _: None), result).run()
+        try:
+            with tempfile.TemporaryDirectory(prefix="taskc-tune-") as folder:
+                _Session(todo, cache, options, Path(folder), start, listen or (lambda _: None), result, compilers, measurer).run()
+        except KeyboardInterrupt:
+            result.interrupted, result.complete = True, False
     result.entries = [e for p in problems if (e := cache.find(p.key)) is not None]
     result.seconds = time.monotonic() - start
     return result
@@ -91,15 +105,27 @@ def tune(units: Sequence[Unit], target: Target, sizes: Mapping[str, int], cache:
 
 def _known(cache: Cache, p: Problem) -> bool:
     entry = cache.find(p.key)
-    return entry is not None and entry.toolchain == toolchain()
+    return entry is not None and entry.best is not None and entry.complete and entry.toolchain == toolchain()
 
 
 def candidates_of(p: Problem, top: int) -> list[tuple[str, Any]]:
     """(template, schedule) of the best-ranked schedules over all templates that can compute the problem."""
-    task, _ = canonical(p.unit.task)
-    ranked = [(seconds, t.NAME, s) for t in TEMPLATES if t.why_not(task, p.target) is None
-              for seconds, s in rank(t, task, p.target, dict(p.sizes))[:top]]
+    ranked = [(seconds, t.NAME, s) for t in TEMPLATES if t.why_not(p.task, p.target) is None
+              for seconds, s in rank(t, p.task, p.target, dict(p.sizes))[:top]]
     return [(name, s) for _, name, s in sorted(ranked, key=lambda x: x[0])[:top]]
+
+
+Submitted = tuple[Candidate, "Future[CompiledCandidate]"]
+
+
+@dataclass
+class _Timed:
+    """A candidate that ran: its time, and what is needed to run it again."""
+
+    measured: Measured
+    us: float
+    text_hash: str
+    trial: Trial
 
 
 @dataclass
@@ -111,110 +137,139 @@ class _Session:
     start: float
     listen: Callable[[Progress], None]
     result: TuneResult
+    make_compilers: MakeCompilers
+    make_measurer: MakeMeasurer
+    candidates: int = 0
 
     def run(self) -> None:
-        context = mp.get_context("forkserver")
-        context.set_forkserver_preload(["taskc.tune.worker"])
-        gpu = _Measurer(context, self.options.ordinal)
-        pool = ProcessPoolExecutor(self.options.jobs or os.cpu_count() or 1, mp_context=context)
+        measurer = self.make_measurer(self.options.ordinal)
         try:
-            work: list[tuple[Problem, list[tuple[tuple[str, Any], Future[CompiledCandidate]]]]] = []
-            for p in self.problems:
-                picks = candidates_of(p, self.options.top)
-                work.append((p, [(c, pool.submit(compile_candidate, Candidate(p.unit, p.target, *c))) for c in picks]))
-            for number, (p, futures) in enumerate(work):
-                if self.over():
-                    self.result.complete = False
-                    break
-                self.problem(number, p, futures, gpu)
+            compilers = self.make_compilers(self.options.jobs)
+            try:
+                self.work(compilers, measurer)
+            finally:
+                compilers.close()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            gpu.close()
+            measurer.close()
 
-    def over(self) -> bool:
-        return self.options.budget is not None and time.monotonic() - self.start > self.options.budget
-
-    def problem(self, number: int, p: Problem, futures: list[tuple[tuple[str, Any], Future[CompiledCandidate]]], gpu: _Measurer) -> None:
-        measured: list[Measured] = []
-        failed: list[tuple[str, str, str]] = []
-        best: tuple[Measured, str] | None = None
-        fresh = True
-        for (template, schedule), future in futures:
-            if self.over() and best is not None:
+    def work(self, compilers: Compilers, measurer: Measurer) -> None:
+        todo: list[tuple[Problem, list[Submitted]]] = []
+        for p in self.problems:
+            candidates = [Candidate(p.unit, p.target, *c) for c in candidates_of(p, self.options.top)]
+            todo.append((p, [(c, compilers.submit(c)) for c in candidates]))
+        self.candidates = sum(len(submitted) for _, submitted in todo)
+        for number, (p, submitted) in enumerate(todo, 1):
+            if self.over():
                 self.result.complete = False
                 break
-            candidate = future.result()
-            self.result.compiled += 1
-            us, reason = (None, candidate.error) if candidate.error else self.time(candidate, p, best, gpu, fresh)
-            fresh = fresh and bool(candidate.error)
-            if us is None:
-                failed.append((template, str(schedule), reason))
-                continue
-            self.result.measured += 1
-            m = Measured(template, str(schedule), round(us, 3))
-            measured.append(m)
-            if best is None or us < best[0].us:
-                best = (m, candidate.text_hash)
-            self.listen(Progress(number + 1, len(self.problems), " + ".join(p.unit.source), best[0], self.result.compiled,
-                                 self.result.measured, len(futures)))
-        if best is not None:
-            self.result.tuned += 1
-            self.cache.add(Entry(p.key, p.text, p.target.name, p.target.device.name, " + ".join(p.unit.source), best[0], best[1], toolchain(),
-                                 tuple(measured), tuple(failed)))
+            _ProblemSession(self, number, p, submitted, compilers, measurer).run()
 
-    def time(self, c: CompiledCandidate, p: Problem, best: tuple[Measured, str] | None, gpu: _Measurer, fresh: bool) -> tuple[float | None, str]:
-        assert c.program is not None
-        library = self.folder / f"{c.symbol}.so"
-        copies, operands = write_trial(c.program, c.symbol, Image("cubin", p.target.architecture.name, c.cubin), dict(p.sizes), library)
+    def left(self) -> float:
+        """Seconds of the budget."""
+        return float("inf") if self.options.budget is None else self.options.budget - (time.monotonic() - self.start)
+
+    def over(self) -> bool:
+        return self.left() <= 0
+
+
+@dataclass
+class _ProblemSession:
+    session: _Session
+    number: int
+    problem: Problem
+    submitted: list[Submitted]
+    compilers: Compilers
+    measurer: Measurer
+    timed: list[_Timed] = field(default_factory=list[_Timed])
+    failed: list[Failure] = field(default_factory=list[Failure])
+
+    def run(self) -> None:
+        """Times every candidate, then stores the best that is right; also when an interrupt comes in between."""
+        complete = False
         try:
-            return gpu.time(Trial(library, operands, copies, best[0].us if best else float("inf"), fresh))
+            complete = self.time_all()
         finally:
-            library.unlink()
-            library.with_suffix(".py").unlink(missing_ok=True)
+            if self.timed or self.failed:
+                self.store(complete)
 
+    def time_all(self) -> bool:
+        """Whether every candidate was tried."""
+        for candidate, future in self.submitted:
+            if self.session.over():
+                self.session.result.complete = False
+                return False
+            compiled = self.compiled(candidate, future)
+            if compiled is None:
+                self.session.result.complete = False
+                return False
+            self.session.result.compiled += not compiled.error
+            if compiled.error:
+                self.fail(candidate.template, str(candidate.schedule), compiled.error)
+            else:
+                self.time(candidate, compiled)
+            self.tell(self.best())
+        return True
 
-class _Measurer:
-    """The measuring process, restarted when it dies or hangs."""
+    def compiled(self, candidate: Candidate, future: Future[CompiledCandidate]) -> CompiledCandidate | None:
+        """What compiling gave; None when the budget ended first. A candidate whose process died is tried once more, alone."""
+        limit, left = self.session.options.compile_limit, self.session.left()
+        for again in (False, True):
+            try:
+                return (self.compilers.submit(candidate) if again else future).result(min(limit, left))
+            except FutureTimeout:
+                return None if left < limit else CompiledCandidate(error=f"not compiled within {limit:g} seconds")
+            except BrokenExecutor:
+                continue
+        return CompiledCandidate(error="the compiling process died")
 
-    def __init__(self, context: Any, ordinal: int) -> None:
-        self.context, self.ordinal = context, ordinal
-        self.begin()
+    def time(self, candidate: Candidate, compiled: CompiledCandidate) -> None:
+        assert compiled.program is not None
+        p, best = self.problem, self.best()
+        library = self.session.folder / f"{compiled.symbol}.so"
+        image = Image("cubin", p.target.architecture.name, compiled.cubin)
+        copies, operands = write_trial(compiled.program, compiled.symbol, image, dict(p.sizes), library)
+        trial = Trial(library, operands, copies, best.us if best else float("inf"), not self.timed)
+        us, reason = self.measurer.time(trial)
+        if us is None:
+            self.fail(candidate.template, str(candidate.schedule), reason)
+            return
+        self.session.result.measured += 1
+        self.timed.append(_Timed(Measured(candidate.template, str(candidate.schedule), round(us, 3)), us, compiled.text_hash, trial))
 
-    def begin(self) -> None:
-        self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=measure_loop, args=(theirs, self.ordinal), daemon=True)
-        self.process.start()
-        theirs.close()
-        ready, reason = self._answer(60.0)
-        if ready is None:
-            raise NoDevice(reason.removeprefix("fatal: "))
+    def fail(self, template: str, schedule: str, reason: str) -> None:
+        self.session.result.failed += 1
+        self.failed.append((template, schedule, reason))
 
-    def time(self, trial: Trial) -> tuple[float | None, str]:
-        try:
-            self.pipe.send(trial)
-        except OSError:
-            self.restart()
-            self.pipe.send(trial)
-        us, reason = self._answer(TIME_LIMIT)
-        if us is None and ("ILLEGAL" in reason or "LAUNCH" in reason or "ended" in reason or "seconds" in reason or "illegal" in reason):
-            self.restart()  # a fault leaves the context unusable
-        return us, reason
+    def best(self) -> Measured | None:
+        return min(self.timed, key=lambda t: t.us).measured if self.timed else None
 
-    def _answer(self, seconds: float) -> tuple[float | None, str]:
-        try:
-            if not self.pipe.poll(seconds):
-                return None, f"no result within {seconds:g} seconds"
-            return self.pipe.recv()
-        except (EOFError, OSError):
-            return None, "the measuring process ended"
+    def store(self, complete: bool) -> None:
+        """Appends the fastest candidate whose outputs are right, with everything that was measured.
 
-    def restart(self) -> None:
-        self.close()
-        self.begin()
+        A part does not replace a whole: of a problem tuned again, but not to the end, the earlier result stays."""
+        p, winner = self.problem, self.winner()
+        for file in self.session.folder.iterdir():
+            file.unlink()
+        if winner is not None:
+            self.session.result.tuned += 1
+        elif complete:
+            self.session.result.hopeless.append(p.nodes)
+        if complete or not _known(self.session.cache, p):
+            self.session.cache.add(Entry(
+                p.key, p.text, p.target.name, p.target.device.name, p.nodes, winner.measured if winner else None,
+                winner.text_hash if winner else "", toolchain(), tuple(t.measured for t in self.timed), tuple(self.failed), complete))
+        self.tell(winner.measured if winner else None, done=True)
 
-    def close(self) -> None:
-        self.pipe.close()
-        self.process.join(0.5)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+    def winner(self) -> _Timed | None:
+        while self.timed:
+            fastest = min(self.timed, key=lambda t: t.us)
+            wrong = self.measurer.check(Check(fastest.trial, self.problem.task, dict(self.problem.sizes)))
+            if not wrong:
+                return fastest
+            self.timed.remove(fastest)
+            self.fail(fastest.measured.template, fastest.measured.schedule, wrong)
+        return None
+
+    def tell(self, best: Measured | None, done: bool = False) -> None:
+        s, r = self.session, self.session.result
+        s.listen(Progress(self.number, len(s.problems), self.problem.nodes, best, r.compiled, r.measured, r.failed, s.candidates, done))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -12,6 +14,7 @@ from taskc.codegen.nvrtc import compile_cuda
 from taskc.errors import TaskcError
 from taskc.fuse.units import Unit
 from taskc.ir.program import Program
+from taskc.ir.task import Task
 from taskc.targets.target import Target
 from taskc.tune.device import Gpu
 from taskc.tune.kernels import build_scheduled
@@ -40,6 +43,11 @@ class CompiledCandidate:
     error: str = ""
 
 
+def ignore_interrupts() -> None:
+    """In a compiling process: the parent decides what an interrupt ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def compile_candidate(c: Candidate) -> CompiledCandidate:
     """Builds and compiles one candidate; failures come back as text."""
     try:
@@ -64,24 +72,49 @@ class Trial:
     fresh: bool  # the first of its problem: operands of the one before are not needed any more
 
 
+@dataclass(frozen=True)
+class Check:
+    """A trial whose outputs are to be compared with what its task says."""
+
+    trial: Trial
+    task: Task
+    sizes: Mapping[str, int]
+
+
+Answer = tuple["float | None", str]  # (microseconds, ''), (None, why not); for a Check (0.0, '') or (None, what is wrong)
+READY: Answer = (0.0, "")
+
+
 def measure_loop(pipe: Connection, ordinal: int) -> None:
-    """Answers trials with (microseconds, '') or (None, reason) until the pipe closes."""
+    """Says READY or why it cannot; then answers each (number, Trial or Check) until the pipe closes or the GPU has faulted.
+
+    A message is (the request's number, Answer, whether more can be asked)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
     try:
         gpu = Gpu(ordinal)
-    except TaskcError as e:
-        pipe.send((None, f"fatal: {e}"))
+    except Exception as e:  # no driver, no GPU, no pycuda, no memory: the parent says so
+        pipe.send((0, (None, str(e) if isinstance(e, TaskcError) else f"{type(e).__name__}: {e}"), False))
         return
-    pipe.send((0.0, ""))
+    pipe.send((0, READY, True))
     while True:
         try:
-            trial: Trial = pipe.recv()
-        except EOFError:
+            number, request = pipe.recv()
+        except (EOFError, OSError):
             return
         try:
-            if trial.fresh:
-                gpu.forget()
-            pipe.send((gpu.time(trial.library, trial.operands, trial.copies, trial.best), ""))
+            pipe.send((number, _answer(gpu, request), True))
         except Exception as e:  # whatever it is, it is this candidate's failure; the parent decides what goes on
-            pipe.send((None, f"{type(e).__name__}: {e}"[:400]))
+            usable = gpu.usable()
+            pipe.send((number, (None, f"{type(e).__name__}: {e}"[:400]), usable))
+            if not usable:
+                return
 
 
+def _answer(gpu: Gpu, request: Trial | Check) -> Answer:
+    if isinstance(request, Check):
+        t = request.trial
+        wrong = gpu.why_wrong(t.library, t.operands, t.copies, request.task, request.sizes)
+        return (None, f"wrong result: {wrong}") if wrong else (0.0, "")
+    if request.fresh:
+        gpu.forget()
+    return gpu.time(request.library, request.operands, request.copies, request.best), ""
