@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from taskc.ir.expr import substitute
+from taskc.ir.expr import Var, linear, substitute, variables
 from taskc.ir.task import Axis
-from taskc.ir.value import Load, Value, loads
+from taskc.ir.value import Guard, Load, Value, is_view, loads, walk
 
 
 def first_load(v: Value) -> Load | None:
@@ -19,3 +19,12 @@ def lies_along(v: Value, a: Axis) -> bool:
         return False
     address = load.tensor.address(load.index)
     return substitute(address, {a.var.name: 1}) - substitute(address, {a.var.name: 0}) == 1
+
+
+def is_plain(v: Value, a: Axis) -> bool:
+    """Whether the value is a load whose index along the axis is the axis itself: no window, no padding, no digits of it."""
+    load = first_load(v)
+    if load is None or not is_view(v) or any(isinstance(x, Guard) for x in walk(v)):
+        return False
+    terms = [t for i in load.index for t, _ in linear(i)[0].values()]
+    return all(isinstance(t, Var) or a.var.name not in variables(t) for t in terms)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from taskc.ir.dtype import BOOL, F32, F64, DType
 from taskc.ir.expr import Index, ceildiv, prod
@@ -18,11 +19,12 @@ from taskc.ir.program import Buffer, FetchTile, Program, Set, StoreTile, TilePor
 from taskc.ir.task import Axis, Contraction, Task
 from taskc.ir.value import Cast, Value, call, is_constant, is_view
 from taskc.schedules.contraction import add_to, bind_result, fill, k_range, place_of_block, staging_layout, sum_parts
-from taskc.schedules.loads import first_load, lies_along
+from taskc.schedules.loads import first_load, is_plain, lies_along
 from taskc.schedules.template import Traits, concrete
 from taskc.targets.target import Target
 
 NAME = "matmul_gemv"
+FEW = 16  # rows, up to which the template is in its element
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,9 @@ def estimate(task: Task, s: Schedule, target: Target, sizes: Mapping[str, int]) 
     """Waves of blocks, a step of which takes the loads' latency, their share of the memory's rate, or the arithmetic."""
     assert isinstance(task, Contraction)
     m, n, k, batch = (concrete(a.extent, sizes) for a in (task.m, task.n, task.k, task.batch))
+    if m > FEW and ((task.operand.bytes == 2 and target.has("mma_f16")) or not is_plain(task.a, task.k)):
+        # Measured on an H200: tensor cores win with 16-bit operands, and a window's index is too dear for each element of each row.
+        return inf
     together = lies_along(task.b, task.k)
     bk, bn = s.tile(together)
     d, size = target.device, task.operand.bytes

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import isfinite, isinf
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from taskc.ir.dtype import F16, F32, F64, I8, I32
+from taskc.ir.dtype import F16, F32, F64, I8, I32, DType
 from taskc.ir.expr import Var
-from taskc.ir.task import Contraction, Store, axis
+from taskc.ir.task import Contraction, Store, Task, axis
 from taskc.ir.value import Hole, Tensor, call
+from taskc.ops.conv import Conv
 from taskc.ops.matmul import MatMul
 from taskc.schedules import matmul_gemv, matmul_simt
 from taskc.schedules.matmul_gemv import Schedule
@@ -122,3 +124,22 @@ def test_ranked_as_measured() -> None:
 
     assert best(matmul_gemv, 1, 1000, 2048) < best(matmul_simt, 1, 1000, 2048)
     assert best(matmul_gemv, 128, 768, 768) < best(matmul_simt, 128, 768, 768)
+
+
+def test_left_to_others_where_they_are_faster() -> None:
+    """Many rows of halves belong on tensor cores, and a window's index is not computed for each element of each row."""
+    gpu, s = TARGETS["sm_90a"], matmul_gemv.space(TARGETS["sm_90a"], Traits(F32, F32))[0]
+
+    def seconds(task: Task) -> float:
+        return matmul_gemv.estimate(task, s, gpu, {})
+
+    def product(m: int, dtype: DType) -> Task:
+        a, b, y = Tensor("a", dtype, (m, 64)), Tensor("b", dtype, (64, 32)), Tensor("y", dtype, (m, 32))
+        return MatMul().task((a, b), (y,))
+
+    def convolution(size: int) -> Task:
+        x, w, y = Tensor("x", F32, (1, 9, 9, 8)), Tensor("w", F32, (size, size, 8, 32)), Tensor("y", F32, (1, 10 - size, 10 - size, 32))
+        return Conv((1, 1), (0, 0, 0, 0), (1, 1), channels_last=True).task((x, w), (y,))
+
+    assert isfinite(seconds(product(16, F16))) and isinf(seconds(product(17, F16))) and isfinite(seconds(product(17, F32)))
+    assert isfinite(seconds(convolution(1))) and isinf(seconds(convolution(3)))
