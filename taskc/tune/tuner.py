@@ -79,7 +79,11 @@ class TuneResult:
 
 def problems_of(units: Sequence[Unit], target: Target, sizes: Mapping[str, int]) -> list[Problem]:
     """The distinct problems, in order of first use."""
-    return list({p.key: p for p in (make_problem(u, target, sizes) for u in units)}.values())
+    found: dict[str, Problem] = {}
+    for u in units:
+        p = make_problem(u, target, sizes)
+        found.setdefault(p.key, p)
+    return list(found.values())
 
 
 def tune(units: Sequence[Unit], target: Target, sizes: Mapping[str, int], cache: Cache, options: TuneOptions,
