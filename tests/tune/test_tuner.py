@@ -35,7 +35,7 @@ def session(folder: Path, measurer: FakeMeasurer, options: TuneOptions = TOP, ou
     compilers = FakeCompilers(outcome)
     result = tune(UNITS, TARGET, {}, cache_in(folder), options, None if events is None else events.append,
                   compilers=lambda jobs: compilers, measurer=lambda ordinal: measurer)
-    assert compilers.closed and measurer.closed or not compilers.submitted
+    assert (compilers.closed and measurer.closed) or not compilers.submitted
     return result, compilers
 
 
@@ -238,7 +238,7 @@ def test_two_sizes_are_two_entries(tmp_path: Path) -> None:
     unit = product(m=Var("d_batch", 1))
     for size in (1, 512):
         measurer = FakeMeasurer()
-        tune([unit], TARGET, {"d_batch": size}, cache_in(tmp_path), TOP, compilers=lambda jobs: FakeCompilers(), measurer=lambda o: measurer)
+        tune([unit], TARGET, {"d_batch": size}, cache_in(tmp_path), TOP, compilers=lambda jobs: FakeCompilers(), measurer=lambda o, m=measurer: m)
         shapes = {o.name: o.shape for o in measurer.trials[0].operands}
         assert shapes["t0_0"] == (size, 40) and shapes["t2_0"] == (size, 65)
     stored = cache_in(tmp_path).entries
