@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
@@ -62,6 +65,41 @@ def test_no_cache(taskc: Taskc, model: Path) -> None:
     taskc("tune", model).failed(USAGE, "--cache")
     taskc("compile", model, "--locked").failed(USAGE, "--locked needs --cache")
     taskc("compile", model, "--budget", "9s").failed(USAGE, "--budget needs --cache")
+
+
+SESSION = """
+import sys
+from functools import partial
+from taskc.gpus import Gpu, Machine
+from taskc_cli import main, tune
+from tests.tune.tune_support import FakeCompilers, FakeMeasurer
+
+def times(n, trial):
+    if n == int(sys.argv[1]):
+        raise KeyboardInterrupt
+    return 9.0 - n, ""
+
+tune.find_machine = lambda: Machine((13, 0), (Gpu(0, "a GPU", (9, 0)),))
+tune.require_pycuda = lambda: None
+tune.tune = partial(tune.tune, compilers=lambda jobs: FakeCompilers(), measurer=lambda ordinal: FakeMeasurer(times))
+main.main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(("interrupt", "code", "words"), [
+    (99, 0, ("sm_90a: 1 kernels, 0 cached, 1 tuned, 4 candidates compiled, 4 measured, 0 failed",)),
+    (2, 130, ("1 tuned, 3 candidates compiled, 2 measured", "interrupted; what was measured is kept")),
+    (0, 130, ("0 tuned", "interrupted with 1 kernel(s) untuned")),
+])  # fmt: skip
+def test_a_session(environment: Mapping[str, str], model: Path, tmp_path: Path, interrupt: int, code: int, words: tuple[str, ...]) -> None:
+    """The whole command, with stand-ins for the GPU and the compiler; an interrupt ends it with 130 and a valid cache."""
+    arguments = [str(interrupt), "tune", str(model), "--cache", str(tmp_path), "--top", "4"]
+    done = subprocess.run([sys.executable, "-c", SESSION, *arguments], capture_output=True, text=True, check=False, env=dict(environment))
+    assert done.returncode == code, done.stderr
+    assert all(w in done.stdout for w in words) and "Traceback" not in done.stderr, (done.stdout, done.stderr)
+    entries = Cache(tmp_path, print).entries.values()
+    assert [len(e.measured) for e in entries] == ([min(interrupt, 4)] if interrupt else [])
+    assert not interrupt or "taskc: kernel 1 of 1: node_product" in done.stderr
 
 
 # ---- compile --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -148,3 +149,26 @@ def test_another_machine_makes_the_same_bytes(model: tuple[Path, Path], tmp_path
                           capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": str(root)})
     assert "1 damaged line(s) skipped (line 1)" in done.stdout
     assert _bytes(tmp_path / "here.so") == _bytes(tmp_path / "there.so") != _bytes(tmp_path / "untuned.so")
+
+
+def test_tune_for(tmp_path: Path) -> None:
+    """One model at two sizes of its batch: two entries, each found again; a third size is untuned."""
+    info = onnx.helper.make_tensor_value_info
+    weights = onnx.numpy_helper.from_array(np.random.default_rng(2).standard_normal((24, 40)).astype(np.float16), "w")
+    graph = onnx.helper.make_graph([onnx.helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], "g",
+                                   [info("x", onnx.TensorProto.FLOAT16, ["batch", 24])], [info("y", onnx.TensorProto.FLOAT16, None)], [weights])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)]), tmp_path / "m.onnx")
+    cache = Cache(tmp_path, print)
+    for size in (1, 500):
+        front = read_groups(tmp_path / "m.onnx", Options(sizes={"batch": size}), Observer())
+        (problem,) = (make_problem(u, TARGET, front.sizes) for u in front.groups)
+        assert dict(problem.sizes) == {"d_batch": size}
+        cache.add(tuned(problem, 2 if size == 1 else 5))
+    assert len(cache.entries) == 2
+    found: set[str] = set()
+    for size in (1, 500):
+        options = Options(("sm_90a",), sizes={"batch": size}, cache=tmp_path, locked=True)
+        found.add(compile_model(tmp_path / "m.onnx", tmp_path / f"m{size}.so", options=options).targets[0].kernels[0].symbol)
+    assert found == {f"{e.best.template}_{e.kernel}" for e in cache.entries.values() if e.best} and len(found) == 2
+    with pytest.raises(Untuned, match="product"):
+        compile_model(tmp_path / "m.onnx", tmp_path / "m.so", options=Options(("sm_90a",), sizes={"batch": 7}, cache=tmp_path, locked=True))

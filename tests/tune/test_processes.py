@@ -6,6 +6,7 @@ import multiprocessing as mp
 import time
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,22 @@ def test_compilers_compile_and_survive_a_crash() -> None:
         assert not again.error and again.symbol != made.symbol
     finally:
         compilers.close()
+
+
+class Sleeper:
+    """A schedule that keeps the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[object, tuple[float]]:
+        return time.sleep, (60.0,)
+
+
+def test_hanging_compiler_is_killed() -> None:
+    compilers = ProcessCompilers(1)
+    future = compilers.submit(Candidate(product(), TARGETS["sm_90a"], matmul_simt.NAME, Sleeper()))
+    with pytest.raises(FutureTimeout):
+        future.result(3)
+    start = time.monotonic()
+    compilers.close()
+    for p in compilers.workers:
+        p.join(5)
+    assert compilers.workers and not any(p.is_alive() for p in compilers.workers) and time.monotonic() - start < 5

@@ -157,11 +157,14 @@ def test_interrupted_again_keeps_the_whole_result(tmp_path: Path) -> None:
 
 
 def test_no_device(tmp_path: Path) -> None:
+    compilers = FakeCompilers()
+
     def nothing(ordinal: int) -> Measurer:
         raise NoDevice("there is no GPU 3")
 
     with pytest.raises(NoDevice, match="GPU 3"):
-        tune(UNITS, TARGET, {}, cache_in(tmp_path), TOP, compilers=_never, measurer=nothing)
+        tune(UNITS, TARGET, {}, cache_in(tmp_path), TOP, compilers=lambda jobs: compilers, measurer=nothing)
+    assert compilers.closed
     assert not cache_in(tmp_path).entries
 
 
