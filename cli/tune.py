@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from taskc.check import find_target
 from taskc.compile import Options, read_groups
 from taskc.errors import UsageError
 from taskc.gpus import Machine, find_machine, gpu_for
@@ -55,7 +56,7 @@ def tune_command(model: Path, folder: Path, target: str, shapes: tuple[str, ...]
 
 def run_tuning(model: Path, folder: Path, targets: tuple[str, ...], options: Options, how: TuneOptions, machine: Machine | None = None) -> None:
     """Tunes a model for each GPU target and prints the counts. Exits with 130 after an interrupt; what was measured is kept."""
-    gpus = [t for t in targets if t == "native" or not TARGETS[t].is_host]
+    gpus = [t for t in targets if t == "native" or not find_target(t).is_host]
     if not gpus:
         raise UsageError("--target host: tuning is for GPUs; kernels for the host are chosen without measuring, compile without --cache")
     machine = machine or find_machine()

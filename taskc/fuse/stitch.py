@@ -227,6 +227,9 @@ class _Stitcher:
         lower = Lowering(self.names, p.width, out)
         value = self.element(p, s.origin, base, p.axis, lane(p.width))
         out += [Set(p.buffer[r * p.width + o], x) for o, x in enumerate(lower.values(value))]
+        widths = [x.width for x in out if isinstance(x, VectorLoad)]
+        if widths:
+            self.notes[p.name] = f"width {max(widths)} along axis {p.axis}"
         return _over(m, r, out)
 
     def accumulate(self, s: Accumulate) -> list[Stmt]:

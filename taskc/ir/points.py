@@ -92,13 +92,19 @@ def _products(task: Contraction, base: Point, points: Positions) -> Array:
     kind = np.float64 if base.wide and task.accumulate.is_float else task.accumulate.numpy
     a = _whole(task.a, base, (task.batch, task.m, task.k), points)
     b = _whole(task.b, base, (task.batch, task.k, task.n), points)
-    return np.matmul(a.astype(kind, copy=False), b.astype(kind, copy=False))
+    return _multiply(a, b, kind)
+
+
+def _multiply(a: Array, b: Array, kind: Any) -> Array:
+    """a[b, m, k] @ b[b, k, n] on this thread: a BLAS would start one on every core, where compilers are at work."""
+    across = np.ascontiguousarray(np.swapaxes(b, 1, 2), kind)
+    return np.einsum("bmk,bnk->bmn", np.ascontiguousarray(a, kind), across, optimize=False)
 
 
 def _attention(task: Attention, base: Point, points: Positions) -> Array:
     kind = np.float64 if base.wide else np.float32
     q, key = _whole(task.q, base, (task.batch, task.m, task.k), points), _whole(task.key, base, (task.batch, task.j, task.k), points)
-    score = np.matmul(q.astype(kind), np.swapaxes(key.astype(kind), 1, 2)) * kind(task.scale)
+    score = _multiply(q, np.swapaxes(key, 1, 2), kind) * kind(task.scale)
     at = _at(base, (task.batch, task.m, task.j), points)
     if task.bias is not None:
         score = score + at.value(task.bias)
@@ -107,8 +113,8 @@ def _attention(task: Attention, base: Point, points: Positions) -> Array:
     top = np.max(score, axis=2, keepdims=True, initial=-np.inf)
     e = np.exp(score - np.where(np.isneginf(top), 0, top))
     total = e.sum(axis=2, keepdims=True)
-    v = _whole(task.v, base, (task.batch, task.j, task.n), points).astype(kind)
-    return np.asarray(np.matmul(e, v) / np.where(total == 0, 1, total)).astype(kind)
+    v = _whole(task.v, base, (task.batch, task.j, task.n), points)
+    return np.asarray(_multiply(e, v, kind) / np.where(total == 0, 1, total)).astype(kind)
 
 
 def _rows(task: Rows, base: Point, points: Positions) -> list[Sampled]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 from taskc.errors import NoDevice
@@ -44,31 +46,40 @@ class Measurer(Protocol):
     def close(self) -> None: ...
 
 
+def _context() -> ForkServerContext:
+    """Processes from a server that has imported what they run: whoever asks first starts it."""
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(["taskc.tune.worker"])
+    return context
+
+
 class ProcessCompilers:
     """A pool of processes; a new one when a compiler crashes."""
 
     def __init__(self, jobs: int = 0) -> None:
         self.jobs = jobs or os.cpu_count() or 1
-        self.context = mp.get_context("forkserver")
-        self.context.set_forkserver_preload(["taskc.tune.worker"])
-        self.before = {p.pid for p in mp.active_children()}
+        self.context = _context()
+        self.workers: set[BaseProcess] = set()
         self.pool = self._pool()
 
     def _pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(self.jobs, mp_context=self.context, initializer=ignore_interrupts)
 
     def submit(self, candidate: Candidate) -> Future[CompiledCandidate]:
+        before = set(mp.active_children())
         try:
             return self.pool.submit(compile_candidate, candidate)
         except BrokenProcessPool:
             self.pool = self._pool()
             return self.pool.submit(compile_candidate, candidate)
+        finally:
+            self.workers |= set(mp.active_children()) - before
 
     def close(self) -> None:
         """Cancels what waits and kills what still compiles: a hung compiler would keep this process from ending."""
         self.pool.shutdown(wait=False, cancel_futures=True)
-        for p in mp.active_children():
-            if p.pid not in self.before:
+        for p in self.workers:
+            if p.is_alive():
                 p.kill()
 
 
@@ -77,7 +88,7 @@ class GpuMeasurer:
 
     def __init__(self, ordinal: int = 0, loop: Callable[[Connection, int], None] = measure_loop, limit: float = MEASURE_LIMIT) -> None:
         self.ordinal, self.loop, self.limit = ordinal, loop, limit
-        self.context = mp.get_context("forkserver")
+        self.context = _context()
         self.restarts = -1
         self.begin()
 

@@ -79,7 +79,11 @@ class TuneResult:
 
 def problems_of(units: Sequence[Unit], target: Target, sizes: Mapping[str, int]) -> list[Problem]:
     """The distinct problems, in order of first use."""
-    return list({p.key: p for p in (make_problem(u, target, sizes) for u in units)}.values())
+    found: dict[str, Problem] = {}
+    for u in units:
+        p = make_problem(u, target, sizes)
+        found.setdefault(p.key, p)
+    return list(found.values())
 
 
 def tune(units: Sequence[Unit], target: Target, sizes: Mapping[str, int], cache: Cache, options: TuneOptions,
@@ -142,27 +146,26 @@ class _Session:
     candidates: int = 0
 
     def run(self) -> None:
-        measurer = self.make_measurer(self.options.ordinal)
+        """Compilers are at work before the measuring process is: its start takes a while."""
+        compilers = self.make_compilers(self.options.jobs)
         try:
-            compilers = self.make_compilers(self.options.jobs)
+            todo = [(p, self.submit(p, compilers)) for p in self.problems]
+            self.candidates = sum(len(submitted) for _, submitted in todo)
+            measurer = self.make_measurer(self.options.ordinal)
             try:
-                self.work(compilers, measurer)
+                for number, (p, submitted) in enumerate(todo, 1):
+                    if self.over():
+                        self.result.complete = False
+                        break
+                    _ProblemSession(self, number, p, submitted, compilers, measurer).run()
             finally:
-                compilers.close()
+                measurer.close()
         finally:
-            measurer.close()
+            compilers.close()
 
-    def work(self, compilers: Compilers, measurer: Measurer) -> None:
-        todo: list[tuple[Problem, list[Submitted]]] = []
-        for p in self.problems:
-            candidates = [Candidate(p.unit, p.target, *c) for c in candidates_of(p, self.options.top)]
-            todo.append((p, [(c, compilers.submit(c)) for c in candidates]))
-        self.candidates = sum(len(submitted) for _, submitted in todo)
-        for number, (p, submitted) in enumerate(todo, 1):
-            if self.over():
-                self.result.complete = False
-                break
-            _ProblemSession(self, number, p, submitted, compilers, measurer).run()
+    def submit(self, p: Problem, compilers: Compilers) -> list[Submitted]:
+        candidates = [Candidate(p.unit, p.target, *c) for c in candidates_of(p, self.options.top)]
+        return [(c, compilers.submit(c)) for c in candidates]
 
     def left(self) -> float:
         """Seconds of the budget."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -39,7 +39,6 @@ class CompiledCandidate:
     text_hash: str = ""
     cubin: bytes = b""
     program: Program | None = None
-    spill_bytes: int = 0
     error: str = ""
 
 
@@ -48,17 +47,22 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def compile_candidate(c: Candidate) -> CompiledCandidate:
+def cubin_of(text: str, arch: str, name: str) -> bytes:
+    """The machine code of a kernel's text."""
+    return compile_cuda(text, arch, name).cubin
+
+
+def compile_candidate(c: Candidate, compile_text: Callable[[str, str, str], bytes] = cubin_of) -> CompiledCandidate:
     """Builds and compiles one candidate; failures come back as text."""
     try:
         built = build_scheduled(c.unit, c.target, c.template, c.schedule)
-        code = compile_cuda(built.text, c.target.architecture.name, built.symbol)
+        cubin = compile_text(built.text, c.target.architecture.name, built.symbol)
     except TaskcError as e:
         return CompiledCandidate(error=str(e)[-400:])
     except Exception:  # a template's bug must not end the session: it is recorded with the schedule
         return CompiledCandidate(error=traceback.format_exc(limit=-3)[-600:])
     shell = replace(built.program, body=[], notes={})
-    return CompiledCandidate(built.symbol, built.symbol.rsplit("_", 1)[1], code.cubin, shell, code.spill_bytes)
+    return CompiledCandidate(built.symbol, built.symbol.rsplit("_", 1)[1], cubin, shell)
 
 
 @dataclass(frozen=True)
