@@ -41,7 +41,8 @@ def _quiet(message: str) -> None:
 class Options:
     """How to compile. `sizes` are what symbolic dims are ranked for; `jobs` counts compilers at once (0: all CPUs).
 
-    `cache` is a folder of tuned schedules; `locked` refuses kernels it does not have or has for another toolchain."""
+    `cache` is a folder of tuned schedules; `locked` refuses kernels it does not have or has for another toolchain.
+    Without `fuse` every task is a kernel of its own: slower, to measure what fusion gains."""
 
     targets: tuple[str, ...] = ("sm_90a",)
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict[str, "Sequence[int | None]"])
@@ -52,6 +53,7 @@ class Options:
     cache: Path | None = None
     locked: bool = False
     warn: Callable[[str], None] = _quiet
+    fuse: bool = True
 
 
 def compile_model(source: Source, out: str | Path, target: str | Sequence[str] = "sm_90a", *, options: Options | None = None,
@@ -83,7 +85,7 @@ def read_groups(source: Source, options: Options, observe: Observer) -> Front:
     graph = observe.step("import", lambda: import_model(source, shapes=options.shapes, dims=options.dims), graph_text)
     graph = observe.step("passes", lambda: run_passes(graph, default_passes()), graph_text)
     units, derived = make_units(graph)
-    groups = observe.step("partition", lambda: partition(units, graph.output_values()), _groups_text)
+    groups = observe.step("partition", lambda: partition(units, graph.output_values()) if options.fuse else units, _groups_text)
     symbols = {d.name: d for v in graph.inputs for d in graph.types[v].shape if isinstance(d, Var)}
     return Front(graph, groups, derived, all_sizes(symbols, derived, options.sizes))
 
