@@ -28,7 +28,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from bench.machines import Cuda, Machine
-from bench.report import heading, short_name, table, target_here, write_json
+from bench.report import heading, short_name, table, target_here, unit_of, write_json
 from bench.walk import Walk
 from taskc.artifact.plan import InputMemory, ModelPlan, OutputMemory
 from taskc.compile import Front, Options, compile_model, read_groups
@@ -140,7 +140,7 @@ def main() -> int:
         return 8
     deadline = time.monotonic() + args.seconds
     out = args.out or Path("bench/results", f"any-size-{short_name()}.json")
-    top = {**heading(args.commit), "target": target, "dtype": "float16", "top": args.top, "unit": (__doc__ or "").split("\n\n")[2].strip()}
+    top = {**heading(args.commit), "target": target, "dtype": "float16", "top": args.top, "unit": unit_of(__doc__)}
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="taskc-any-size-") as folder:
         cache = Cache(Path(folder), lambda m: print(m, file=sys.stderr))

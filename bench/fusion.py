@@ -29,7 +29,7 @@ if not __package__:  # run as a file: the repository's root is not on the path y
 import onnx
 
 from bench.cases import Case, build
-from bench.report import heading, short_name, table, target_here, write_json
+from bench.report import heading, short_name, table, target_here, unit_of, write_json
 from bench.worker import Worker, WorkerFailed
 from models import zoo
 from taskc.compile import Front, Options, read_groups
@@ -144,7 +144,7 @@ def main() -> int:
     out = args.out or Path("bench/results", f"fusion-{short_name()}.json")
     target = args.target or target_here()
     request = {"target": target, "count": args.count, "cache": None if args.cache is None else str(args.cache)}
-    top = {**heading(args.commit), "target": target if args.device else None, "batch": 1, "unit": (__doc__ or "").split("\n\n")[2].strip(),
+    top = {**heading(args.commit), "target": target if args.device else None, "batch": 1, "unit": unit_of(__doc__),
            "schedules": "the analytic model's" if args.cache is None else "tuned where the cache has the kernel, else the analytic model's"}
     worker = Worker("bench.side_fusion") if args.device else None
     rows: list[dict[str, Any]] = []

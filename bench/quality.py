@@ -28,7 +28,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.regret import WHOLE, Name, ranking
-from bench.report import heading, short_name, target_here, write_json
+from bench.report import heading, short_name, target_here, unit_of, write_json
 from taskc.compile import Options, read_groups
 from taskc.ir.task import Contraction
 from taskc.observe import Observer
@@ -143,7 +143,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="taskc-quality-") as folder:
             entry = measure(problem, Path(folder), args.seconds)
         times = {(m.template, m.schedule): m.us for m in entry.measured}
-        result = {**heading(args.commit), "target": name, "unit": (__doc__ or "").split("\n\n")[2].strip(), "top": args.top,
+        result = {**heading(args.commit), "target": name, "unit": unit_of(__doc__), "top": args.top,
                   "complete": entry.complete, "failed": entry.failed, **distribution(ranking(problem), times, args.top)}
         write_json(args.out or Path("bench/results", f"quality-{short_name()}.json"), result)
     if args.plot:

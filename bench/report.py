@@ -50,6 +50,11 @@ def heading(commit: str | None = None) -> dict[str, Any]:
     }
 
 
+def unit_of(doc: str | None) -> str:
+    """What a benchmark's columns mean: the third paragraph of its docstring, after the title and the command, on one line."""
+    return " ".join((doc or "\n\n\n\n").split("\n\n")[2].split())
+
+
 def write_json(path: Path, value: object) -> None:
     """Writes the file through a rename, so that a reader or an interrupt never meets half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ if not __package__:  # run as a file: the repository's root is not on the path y
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.regret import TOPS, WHOLE, Regret, match, ranking, regret, shape_of, summary, times_of
-from bench.report import heading, short_name, table, target_here, write_json
+from bench.report import heading, table, target_here, unit_of, write_json
 from models import zoo
 from taskc.compile import Options, read_groups
 from taskc.ir.dtype import BF16, F16, F32, F64
@@ -144,12 +144,16 @@ def measure(chosen: Sequence[Problem], target: Target, folder: Path, seconds: fl
     return [(e, "this run") for e in found]
 
 
+def default_name(entries: Sequence[Entry]) -> str:
+    """The result's file: named after the devices that were measured."""
+    return "-".join(["spaces", *sorted({e.device.lower() for e in entries})]) + ".json"
+
+
 def main() -> int:
     args = _arguments()
     target = TARGETS[args.target]
-    out = args.out or Path("bench/results", f"spaces-{short_name() if args.measure else 'h200'}.json")
     spaces = sizes()
-    result: dict[str, Any] = {**heading(args.commit), "target": target.name, "unit": (__doc__ or "").split("\n\n")[2].strip(),
+    result: dict[str, Any] = {**heading(args.commit), "target": target.name, "unit": unit_of(__doc__),
                               "files": [f.name for f in args.files], "spaces": spaces}
     print(table(spaces, {"template": "<", "target": "<", "operand": "<", "precision": "<", "schedules": "d", "within": "<"}))
     entries = read_entries(args.files)
@@ -164,7 +168,7 @@ def main() -> int:
         print(table([{**r, "problem": r["problem"][:60]} for r in rows], COLUMNS))
         print(f"{len(rows)} of {len(problems)} problems have measured spaces; regret:")
         print("\n".join(f"  {k}: {v}" for k, v in result["summary"].items()))
-    write_json(out, result)
+    write_json(args.out or Path("bench/results", default_name([e for e, _ in entries])), result)
     return 0 if all(s["within"] for s in spaces) else 1
 
 
@@ -179,7 +183,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=400, help="time budget of the measuring")
     parser.add_argument("--jobs", type=int, default=0, help="compiling processes; 0: as many as there are CPUs")
     parser.add_argument("--keep", type=Path, help="folder for the cache file with what was measured")
-    parser.add_argument("--out", type=Path, help="by default bench/results/spaces-GPU.json (spaces-h200.json where nothing is measured)")
+    parser.add_argument("--out", type=Path, help="by default bench/results/spaces-GPU.json, after the GPU that was measured")
     parser.add_argument("--commit", help="commit to note, where there is no git repository")
     args = parser.parse_args()
     here = target_here()

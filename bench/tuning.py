@@ -21,7 +21,7 @@ if not __package__:  # run as a file: the repository's root is not on the path y
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.cases import Case, build
-from bench.report import heading, short_name, table, target_here, write_json
+from bench.report import heading, short_name, table, target_here, unit_of, write_json
 from bench.worker import Worker, WorkerFailed
 from models import zoo
 
@@ -87,8 +87,7 @@ def main() -> int:
         return 8
     out = args.out or Path("bench/results", f"tuning-{short_name()}.json")
     plan = Plan(target, args.top, args.jobs, args.budget, time.monotonic() + args.seconds)
-    unit = (__doc__ or "").split("\n\n")[2].strip()
-    top = {**heading(args.commit), "target": target, "top": args.top, "jobs": args.jobs or "one a CPU", "unit": unit}
+    top = {**heading(args.commit), "target": target, "top": args.top, "jobs": args.jobs or "one a CPU", "unit": unit_of(__doc__)}
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="taskc-tuning-") as folder:
         for precision in args.precisions.split(","):

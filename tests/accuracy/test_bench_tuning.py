@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bench import any_size, fusion, quality, spaces, tuning
 from bench.any_size import COLD_BYTES, PRODUCTS, buffers, figures, our_calls, product_model, sets_of, turns
 from bench.cases import Case
 from bench.machines import Host
 from bench.quality import convolution, distribution, histogram, problem_of
 from bench.quality import measure as measure_space
 from bench.regret import Name, match, ranking, regret, shape_of, summary, times_of
+from bench.report import unit_of
 from bench.side_tune import compiled, tuned
-from bench.spaces import MOST, read_entries, regrets, sample, sizes, summaries
+from bench.spaces import MOST, default_name, read_entries, regrets, sample, sizes, summaries
 from bench.tuning import Plan
 from bench.tuning import measure as measure_case
 from taskc.compile import Options, compile_model, read_groups
@@ -29,9 +30,7 @@ from taskc.observe import Observer
 from taskc.targets import TARGETS
 from taskc.tune.cache import FILE, Cache, Entry, Measured
 from taskc.tune.problem import Problem, make_problem
-from taskc.tune.tuner import candidates_of
-from taskc.tune.worker import Candidate
-from tests.tune.tune_support import FakeCompilers, FakeMeasurer, built, product, sums
+from tests.tune.tune_support import FakeCompilers, FakeMeasurer, product, sums
 
 SM_90A = TARGETS["sm_90a"]
 
@@ -124,6 +123,14 @@ def test_sizes_of_spaces() -> None:
     assert {"sm_80", "sm_90a", "host"} == {r["target"] for r in rows} and ("matmul_mma", "tf32") in {(r["template"], r["precision"]) for r in rows}
 
 
+def test_names_and_meanings_of_results() -> None:
+    p = problem(sums())
+    assert default_name([]) == "spaces.json" and default_name([entry_of(p, {("a", "b"): 1.0})] * 2) == "spaces-h200.json"
+    assert unit_of("Title.\n\n  command\n\nWhat it\nmeans.\n\nMore.") == "What it means." and unit_of(None) == ""
+    for module in (any_size, fusion, quality, spaces, tuning):
+        assert len(unit_of(module.__doc__)) > 100, module.__name__
+
+
 def test_a_sample_is_the_same_for_any_order() -> None:
     found = {p.key: (p, "m") for p in (problem(product(m, 64, 64)) for m in range(16, 26))}
     turned = dict(reversed(found.items()))
@@ -199,13 +206,20 @@ def test_histogram_holds_every_schedule_and_mark() -> None:
     assert histogram(rows[:1]).count("\n") == 0
 
 
-def test_the_whole_space_of_the_convolution(tmp_path: Path) -> None:
-    p = problem_of(convolution(8, 32), SM_90A)
+def test_the_whole_space_is_measured(tmp_path: Path) -> None:
+    p = problem(sums())
     names = ranking(p)
-    made = lru_cache(lambda: built(Candidate(p.unit, p.target, *candidates_of(p, 1)[0])))
-    entry = measure_space(p, tmp_path, 300.0, lambda jobs: FakeCompilers(lambda c: made()), lambda ordinal: FakeMeasurer())
-    assert {(m.template, m.schedule) for m in entry.measured} == set(names) and len(names) > 50
-    assert {t for t, _ in names} <= {"matmul_mma", "matmul_simt", "matmul_gemv"}
+    entry = measure_space(p, tmp_path, 300.0, lambda jobs: FakeCompilers(), lambda ordinal: FakeMeasurer())
+    assert {(m.template, m.schedule) for m in entry.measured} == set(names) and len(names) > 10 and entry.complete
+    with pytest.raises(RuntimeError, match="no schedule was measured"):
+        measure_space(p, tmp_path / "none", 0.0, lambda jobs: FakeCompilers(), lambda ordinal: FakeMeasurer())
+
+
+def test_the_convolution_is_one_product() -> None:
+    p = problem_of(convolution(), SM_90A)
+    assert "m<196 n<256 k<2304 of f16" in (shape_of(p.text, False) or "")
+    names = ranking(p)
+    assert names[0][0] == "matmul_mma" and len(set(names)) == len(names) > 100
 
 
 # ---- any size ---------------------------------------------------------------------------------------------------------
