@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from taskc.errors import Unsupported, UsageError
+from taskc.errors import UsageError
 from taskc.gpus import resolve_targets
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,12 +71,6 @@ def parse_targets(text: str) -> tuple[str, ...]:
     if not names:
         raise UsageError("--target: no target named; try --target sm_90a,host")
     return resolve_targets(names)
-
-
-def refuse_precision(text: str | None) -> None:
-    """Only the file's own element types are kept so far."""
-    if text not in (None, "keep"):
-        raise Unsupported(f"--precision {text}: not yet; taskc keeps the model's own types. Convert the file, or leave the option out")
 
 
 # ---- options that several commands share ----------------------------------------------------------------------------
