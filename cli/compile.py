@@ -10,10 +10,9 @@ import click
 from taskc.compile import STEPS, Options, compile_model
 from taskc.errors import UsageError
 from taskc.observe import Observer, Stopped
-from taskc.passes.precision import PRECISIONS
 from taskc.tune.tuner import TuneOptions
 
-from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, target_option
+from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, precision_option, target_option
 from .progress import progress
 from .text import bytes_text
 from .tune import run_tuning
@@ -25,8 +24,7 @@ from .tune import run_tuning
 @target_option()
 @model_options
 @click.option("--tune-for", "sizes", multiple=True, metavar="NAME=SIZE", help="The size of a symbolic dim that schedules are ranked for.")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="keep", show_default=True,
-              help="tf32: products of float32 may use TF32; fp16, bf16: float32 tensors are stored in 16 bits inside.")
+@precision_option
 @click.option("--dump", type=PATH, metavar="DIR", help="Write every step's result there as numbered text files.")
 @click.option("--stop-after", type=click.Choice(STEPS), help="End after a step; nothing is written but dumps.")
 @click.option("--header", is_flag=True, help="Also write model.h, the library's C interface.")

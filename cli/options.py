@@ -11,6 +11,7 @@ import click
 
 from taskc.errors import UsageError
 from taskc.gpus import resolve_targets
+from taskc.passes.precision import PRECISIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,6 +87,12 @@ def target_option(default: str = "sm_90a") -> Callable[[F], F]:
     """--target with its names."""
     return click.option("--target", default=default, show_default=True, metavar="LIST",
                         help="sm_80, sm_90a, host or native (the GPU here); several with commas.")
+
+
+def precision_option(command: F) -> F:
+    """--precision of what compiles or tunes."""
+    return click.option("--precision", type=click.Choice(PRECISIONS), default="keep", show_default=True,
+                        help="tf32: products of float32 may use TF32; fp16, bf16: float32 tensors are stored in 16 bits inside.")(command)
 
 
 def feed_options(command: F) -> F:
