@@ -12,7 +12,7 @@ from taskc.errors import UsageError
 from taskc.observe import Observer, Stopped
 from taskc.tune.tuner import TuneOptions
 
-from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, refuse_precision, target_option
+from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, precision_option, target_option
 from .progress import progress
 from .text import bytes_text
 from .tune import run_tuning
@@ -24,7 +24,7 @@ from .tune import run_tuning
 @target_option()
 @model_options
 @click.option("--tune-for", "sizes", multiple=True, metavar="NAME=SIZE", help="The size of a symbolic dim that schedules are ranked for.")
-@click.option("--precision", metavar="TYPE", help="Only 'keep', the model's own types, so far.")
+@precision_option
 @click.option("--dump", type=PATH, metavar="DIR", help="Write every step's result there as numbered text files.")
 @click.option("--stop-after", type=click.Choice(STEPS), help="End after a step; nothing is written but dumps.")
 @click.option("--header", is_flag=True, help="Also write model.h, the library's C interface.")
@@ -34,7 +34,7 @@ from .tune import run_tuning
 @click.option("--jobs", type=click.IntRange(min=0), default=0, metavar="N", help="Compilers at once (0: one for each CPU).")
 @click.option("-v", "--verbose", is_flag=True, help="Name every kernel, and show each step's seconds.")
 def compile_command(model: Path, output: Path | None, target: str, shapes: tuple[str, ...], dims: tuple[str, ...], sizes: tuple[str, ...],
-                    precision: str | None, dump: Path | None, stop_after: str | None, header: bool, folder: Path | None, locked: bool,
+                    precision: str, dump: Path | None, stop_after: str | None, header: bool, folder: Path | None, locked: bool,
                     budget: str | None, jobs: int, verbose: bool) -> None:
     """Compile MODEL (.onnx) into one library.
 
@@ -42,14 +42,13 @@ def compile_command(model: Path, output: Path | None, target: str, shapes: tuple
     taskc compile model.onnx -o model.so --target sm_90a,host
     taskc compile model.onnx --shape x:1x3x224x224 --dim batch=1
     """
-    refuse_precision(precision)
     out = output or model.with_suffix(".so")
     if not out.parent.is_dir():
         raise UsageError(f"-o {out}: there is no folder {out.parent}; make it first")
     if folder is None and (locked or budget):
         raise UsageError(f"{'--locked' if locked else '--budget'} needs --cache DIR")
-    options = Options(parse_targets(target), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for"), jobs, header, folder, locked,
-                      lambda m: click.echo(f"warning: {m}", err=True))
+    options = Options(parse_targets(target), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for"), jobs, header, folder,
+                      locked, precision, lambda m: click.echo(f"warning: {m}", err=True))
     start = time.perf_counter()
     if folder is not None and budget:
         run_tuning(model, folder, options.targets, options, TuneOptions(budget=parse_seconds(budget, "--budget"), jobs=jobs))

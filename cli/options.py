@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from taskc.errors import Unsupported, UsageError
+from taskc.errors import UsageError
 from taskc.gpus import resolve_targets
+from taskc.passes.precision import PRECISIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,12 +74,6 @@ def parse_targets(text: str) -> tuple[str, ...]:
     return resolve_targets(names)
 
 
-def refuse_precision(text: str | None) -> None:
-    """Only the file's own element types are kept so far."""
-    if text not in (None, "keep"):
-        raise Unsupported(f"--precision {text}: not yet; taskc keeps the model's own types. Convert the file, or leave the option out")
-
-
 # ---- options that several commands share ----------------------------------------------------------------------------
 
 
@@ -92,6 +87,12 @@ def target_option(default: str = "sm_90a") -> Callable[[F], F]:
     """--target with its names."""
     return click.option("--target", default=default, show_default=True, metavar="LIST",
                         help="sm_80, sm_90a, host or native (the GPU here); several with commas.")
+
+
+def precision_option(command: F) -> F:
+    """--precision of what compiles or tunes."""
+    return click.option("--precision", type=click.Choice(PRECISIONS), default="keep", show_default=True,
+                        help="tf32: products of float32 may use TF32; fp16, bf16: float32 tensors are stored in 16 bits inside.")(command)
 
 
 def feed_options(command: F) -> F:

@@ -24,7 +24,7 @@ from taskc.tune.cache import FILE, Cache, Entry
 from taskc.tune.device import require_pycuda
 from taskc.tune.tuner import Progress, TuneOptions, TuneResult, tune
 
-from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, target_option
+from .options import PATH, model_options, parse_dims, parse_seconds, parse_shapes, parse_targets, precision_option, target_option
 
 
 @click.command("tune")
@@ -33,13 +33,14 @@ from .options import PATH, model_options, parse_dims, parse_seconds, parse_shape
 @target_option(default="native")
 @model_options
 @click.option("--tune-for", "sizes", multiple=True, metavar="NAME=SIZE", help="The size of a symbolic dim to tune for.")
+@precision_option
 @click.option("--budget", metavar="TIME", help="Stop after this long (90s, 2m); what was measured is kept.")
 @click.option("--top", type=click.IntRange(1, 200), default=10, show_default=True, help="Candidates a kernel, the best-ranked.")
 @click.option("--jobs", type=click.IntRange(min=0), default=0, metavar="N", help="Compilers at once (0: one for each CPU).")
 @click.option("--again", is_flag=True, help="Measure what the cache already has once more (--resume, the default, does not).")
 @click.option("--resume", is_flag=True, help="Go on where an earlier run stopped; the default.")
 def tune_command(model: Path, folder: Path, target: str, shapes: tuple[str, ...], dims: tuple[str, ...], sizes: tuple[str, ...],
-                 budget: str | None, top: int, jobs: int, again: bool, resume: bool) -> None:
+                 precision: str, budget: str | None, top: int, jobs: int, again: bool, resume: bool) -> None:
     """Measure schedules for every kernel of MODEL on the GPU and keep the best in a cache.
 
     \b
@@ -50,7 +51,8 @@ def tune_command(model: Path, folder: Path, target: str, shapes: tuple[str, ...]
         raise UsageError("--again and --resume exclude each other")
     machine = find_machine()
     targets = tuple(dict.fromkeys(g.target for g in machine.gpus)) or ("native",) if target == "native" else parse_targets(target)
-    run_tuning(model, folder, targets, Options((), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for")),
+    options = Options((), parse_shapes(shapes), parse_dims(dims), parse_dims(sizes, "--tune-for"), precision=precision)
+    run_tuning(model, folder, targets, options,
                TuneOptions(top, parse_seconds(budget, "--budget"), jobs, again), machine)
 
 

@@ -23,6 +23,7 @@ from taskc.ir.graph import Graph
 from taskc.ir.printer import graph_text, task_text
 from taskc.observe import Observer
 from taskc.passes.pipeline import default_passes, run_passes
+from taskc.passes.precision import in_precision
 from taskc.targets import TARGETS, Target
 from taskc.tune.cache import Cache
 from taskc.tune.choose import all_sizes
@@ -42,6 +43,8 @@ class Options:
     """How to compile. `sizes` are what symbolic dims are ranked for; `jobs` counts compilers at once (0: all CPUs).
 
     `cache` is a folder of tuned schedules; `locked` refuses kernels it does not have or has for another toolchain.
+    `precision`: 'keep' the file's types; 'tf32' lets float32 products round their operands to TF32; 'fp16' and 'bf16' store
+    float32 tensors in 16 bits between the inputs and the outputs, which stay as they are.
     Without `fuse` every task is a kernel of its own: slower, to measure what fusion gains."""
 
     targets: tuple[str, ...] = ("sm_90a",)
@@ -52,6 +55,7 @@ class Options:
     header: bool = False
     cache: Path | None = None
     locked: bool = False
+    precision: str = "keep"
     warn: Callable[[str], None] = _quiet
     fuse: bool = True
 
@@ -83,8 +87,8 @@ class Front:
 def read_groups(source: Source, options: Options, observe: Observer) -> Front:
     """Import, passes and partition."""
     graph = observe.step("import", lambda: import_model(source, shapes=options.shapes, dims=options.dims), graph_text)
-    graph = observe.step("passes", lambda: run_passes(graph, default_passes()), graph_text)
-    units, derived = make_units(graph)
+    graph = observe.step("passes", lambda: in_precision(run_passes(graph, default_passes()), options.precision), graph_text)
+    units, derived = make_units(graph, "tf32" if options.precision == "tf32" else "native")
     groups = observe.step("partition", lambda: partition(units, graph.output_values()) if options.fuse else units, _groups_text)
     symbols = {d.name: d for v in graph.inputs for d in graph.types[v].shape if isinstance(d, Var)}
     return Front(graph, groups, derived, all_sizes(symbols, derived, options.sizes))
@@ -134,4 +138,5 @@ def _kernels_text(kernels: Sequence[BuiltKernel]) -> dict[str, str]:
 
 
 def _metadata(options: Options) -> str:
-    return json.dumps({"producer": f"taskc {__version__}", "targets": list(options.targets), "toolchain": toolchain()}, sort_keys=True)
+    facts = {"producer": f"taskc {__version__}", "targets": list(options.targets), "toolchain": toolchain(), "precision": options.precision}
+    return json.dumps(facts, sort_keys=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from taskc.ops.gather import Gather
 
 _THEIR_ERRORS = ("EPFail", "Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoModel", "NoSuchFile", "NotImplemented",
                  "RuntimeException")
-_FLOAT32_BAR, _FLOAT64_BAR, _HALF_BAR, _BFLOAT_BAR, _QUANTIZED_BAR = 5e-5, 1e-9, 3e-2, 2e-1, 3e-2
+_FLOAT32_BAR, _FLOAT64_BAR, _HALF_BAR, _BFLOAT_BAR, _QUANTIZED_BAR, _TF32_BAR = 5e-5, 1e-9, 3e-2, 2e-1, 3e-2, 1e-2
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def verify(library: Path, model: Path, devices: Sequence[str | None] = (None,), 
     NoDevice or the loader's ModelError; a difference above the bar is in the result."""
     request = replace(request or Request(), fill_all=True)
     facts = read_facts(model, shapes)
-    bar = facts.bar if bar is None else bar
+    bar = max(facts.bar, _library_bar(library)) if bar is None else bar
     models = _load(library, devices)
     ports = models[0].inputs
     ranges = {k: v for k, v in facts.ranges.items() if k in {p.name for p in ports}}
@@ -87,6 +88,16 @@ def verify(library: Path, model: Path, devices: Sequence[str | None] = (None,), 
         differences = [compare(p.name, p.dtype, got[p.name], wanted[p.name], bar) for p in m.outputs]
         done.append(Verified(m.device, f"{m.target} {m.image}" if m.target != m.image else m.target, tuple(differences), dims))
     return done
+
+
+def _library_bar(library: Path) -> float:
+    """What the precision that the library was compiled with allows."""
+    text = loader.describe(library).get("metadata", "")
+    try:
+        precision = json.loads(text).get("precision", "keep")
+    except (ValueError, AttributeError):  # another maker's metadata says nothing of precision
+        precision = "keep"
+    return {"tf32": _TF32_BAR, "fp16": _HALF_BAR, "bf16": _BFLOAT_BAR}.get(precision, 0.0)
 
 
 def _load(library: Path, devices: Sequence[str | None]) -> list[loader.Model]:

@@ -77,7 +77,7 @@ def plan_ports(graph: Graph) -> tuple[tuple[Symbol, ...], tuple[Port, ...], tupl
     for n, name in enumerate(graph.inputs):
         for axis, d in enumerate(graph.types[name].shape):
             if isinstance(d, Var) and d.name not in symbols:
-                symbols[d.name] = Symbol(d.name, n, axis, max(1, d.lo), d.div)
+                symbols[d.name] = Symbol(d.name, n, axis, max(1, d.lo), d.div, 2**31 - 1 if d.hi is None else d.hi)
     return tuple(symbols.values()), tuple(_port(graph, v, v) for v in graph.inputs), tuple(_port(graph, n, v) for n, v in graph.outputs)
 
 

@@ -102,7 +102,7 @@ def serialize(plan: ModelPlan) -> Payload:
     writer = _Writer({s.name: i for i, s in enumerate(plan.symbols)})
     name, metadata = writer.text(plan.name), writer.text(plan.metadata)
     for s in plan.symbols:
-        writer.add("symbols", SymbolRow(writer.text(s.name), s.input, s.axis, s.low, s.multiple))
+        writer.add("symbols", SymbolRow(writer.text(s.name), s.input, s.axis, s.low, s.multiple, s.high))
     writer.ports("inputs", plan.inputs)
     writer.ports("outputs", plan.outputs)
     for target in plan.targets:

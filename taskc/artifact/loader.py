@@ -87,7 +87,7 @@ class _LibraryInfo(ctypes.Structure):
 class _SymbolInfo(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p), ("input", ctypes.c_uint32), ("axis", ctypes.c_uint32), ("low", ctypes.c_int64),
-        ("multiple", ctypes.c_int64),
+        ("multiple", ctypes.c_int64), ("high", ctypes.c_int64),
     ]  # fmt: skip
 
 

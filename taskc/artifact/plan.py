@@ -15,13 +15,15 @@ from taskc.ir.expr import Index
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbolic dim: its value is dim `axis` of input number `input`, at least `low` and a multiple of `multiple`."""
+    """A symbolic dim: its value is dim `axis` of input number `input`, at least `low`, at most `high`, and a multiple of
+    `multiple`. Kernels rely on it (a table may have no more rows), so the runtime refuses other sizes."""
 
     name: str
     input: int
     axis: int
     low: int = 1
     multiple: int = 1
+    high: int = 2**31 - 1
 
 
 @dataclass(frozen=True)

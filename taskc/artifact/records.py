@@ -14,7 +14,7 @@ from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 MAGIC = b"TASKCMDL"
-VERSION = 1
+VERSION = 2
 MAX_RANK = 16
 MAX_STACK = 64  # depth of the expression evaluator
 MAX_CODE = 4096  # instructions of one expression
@@ -201,6 +201,7 @@ class SymbolRow(Record):
     axis: U32
     low: I64
     multiple: I64
+    high: I64
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from taskc.errors import Unsupported
 from taskc.ir.convert import values_of
+from taskc.ir.dtype import F32
 from taskc.ir.expr import Expr, Index, Product, Sum, Var, bounds, divisor, linear, prod
 from taskc.ir.graph import Graph, Node, OpError
-from taskc.ir.task import Map, Store, Task, axis, map_values
+from taskc.ir.task import Contraction, Map, Store, Task, axis, map_values
 from taskc.ir.value import Const, Dim, Load, Tensor, Value, rewrite
 from taskc.ops.concat import Concat
 
@@ -58,8 +59,10 @@ class Tensors:
         return Var(name, max(1, lo or 1), hi, max(1, divisor(d)))
 
 
-def make_units(graph: Graph) -> tuple[list[Unit], Mapping[str, Index]]:
-    """(units in execution order, definitions of derived dims). Raises Unsupported with every node that has no task."""
+def make_units(graph: Graph, precision: str = "native") -> tuple[list[Unit], Mapping[str, Index]]:
+    """(units in execution order, definitions of derived dims). Raises Unsupported with every node that has no task.
+
+    `precision` is that of float32 contractions: 'native' or 'tf32'."""
     tensors = Tensors(graph)
     units: list[Unit] = []
     problems: list[str] = []
@@ -70,7 +73,12 @@ def make_units(graph: Graph) -> tuple[list[Unit], Mapping[str, Index]]:
             problems.append(f"node {node.source or node.outputs[0]} ({node.op.name}): {e}")
     if problems:
         raise Unsupported("these nodes cannot be compiled:\n  " + "\n  ".join(problems))
-    return units, tensors.derived
+    return [_with_precision(u, precision) for u in units], tensors.derived
+
+
+def _with_precision(unit: Unit, precision: str) -> Unit:
+    task = unit.task
+    return replace(unit, task=replace(task, precision=precision)) if isinstance(task, Contraction) and task.operand == F32 else unit
 
 
 def _units_of(node: Node, tensors: Tensors) -> list[Unit]:

@@ -172,9 +172,9 @@ def affine(a: np.ndarray, b: np.ndarray, w: np.ndarray) -> np.ndarray:
     return (a + b) * w[np.arange(a.size) % w.size].reshape(a.shape)
 
 
-def symbolic_plan(code: Code, low: int = 1, multiple: int = 1) -> ModelPlan:
+def symbolic_plan(code: Code, low: int = 1, multiple: int = 1, high: int = 2**31 - 1) -> ModelPlan:
     plan = affine_plan(code, Var("N", lo=1))
-    return replace(plan, symbols=(Symbol("N", 0, 0, low, multiple),))
+    return replace(plan, symbols=(Symbol("N", 0, 0, low, multiple, high),))
 
 
 def outputs_plan(code: Code) -> ModelPlan:

@@ -13,7 +13,7 @@ import pytest
 from taskc.artifact import loader
 from taskc.artifact.format import HEADER_PATH, seal, serialize
 from taskc.artifact.plan import Copy, ModelPlan, Port, Symbol, TargetPlan
-from taskc.artifact.records import Header, c_header, size_of
+from taskc.artifact.records import VERSION, Header, c_header, size_of
 from taskc.ir.dtype import F32
 from taskc.ir.expr import Index, Var, evaluate, maximum, minimum
 from tests.artifact.artifact_plans import affine_plan, host_code, symbolic_plan
@@ -109,7 +109,7 @@ def test_inconsistent_plans_are_refused() -> None:
 
 def payload_place(library: bytes) -> tuple[int, int]:
     """(offset of the payload in the file, bytes of its head)."""
-    start = library.index(b"TASKCMDL\x01\x00\x00\x00")
+    start = library.index(b"TASKCMDL" + VERSION.to_bytes(4, "little"))
     return start, int.from_bytes(library[start + 24 : start + 32], "little")
 
 
@@ -119,7 +119,7 @@ def test_another_version_is_named(library: Write) -> None:
     start, _ = payload_place(data)
     data[start + 8] = 77
     path.write_bytes(data)
-    with pytest.raises(loader.ModelError, match="format version 77, its runtime reads version 1") as e:
+    with pytest.raises(loader.ModelError, match=f"format version 77, its runtime reads version {VERSION}") as e:
         loader.load(path, "host")
     assert e.value.exit_code == 3
 

@@ -257,7 +257,7 @@ def test_dropping_a_model_frees_it_at_once(library: Write) -> None:
 def test_description_needs_no_device(library: Write) -> None:
     facts = loader.describe(library(symbolic_plan(host_code(), low=2, multiple=4)))
     assert facts["name"] == "affine" and facts["metadata"] == '{"made": "test"}' and facts["weights_bytes"] == 20
-    assert facts["symbols"] == [{"name": "N", "input": 0, "axis": 0, "low": 2, "multiple": 4}]
+    assert facts["symbols"] == [{"name": "N", "input": 0, "axis": 0, "low": 2, "multiple": 4, "high": 2**31 - 1}]
     (target,) = facts["targets"]
     assert [k["symbol"] for k in target["kernels"]] == ["add", "scale", "count", "peek"]
     assert target["kernels"][0]["registers"] == 12 and target["kernels"][0]["notes"] == "loads 16 bytes"
@@ -287,3 +287,15 @@ def test_dlpack_of_host_arrays(library: Write) -> None:
     assert right(feed, model.run({k: Foreign(v) for k, v in feed.items()})["y"])
     with pytest.raises(loader.ModelError, match="input 'a': the array must be dense"):
         model.run({**feed, "a": Foreign(np.zeros((3, 10), np.float32)[:, ::2])})
+
+
+def test_a_symbol_has_a_highest_size(library: Write) -> None:
+    """Kernels rely on it: a position table of 6 rows is read without a check."""
+    model = loader.load(library(symbolic_plan(host_code(), high=6)), "host")
+    for rows in (6, 7):
+        feed = {"a": np.ones((rows, 5), np.float32), "b": np.ones((rows, 5), np.float32)}
+        if rows == 6:
+            assert model.run(feed)["y"].shape == (6, 5)
+        else:
+            with pytest.raises(loader.ModelError, match=r"input 'a': given float32\[7, 5\].*\('batch'\) must be at most 6"):
+                model.run(feed)

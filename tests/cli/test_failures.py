@@ -88,8 +88,8 @@ def test_wrong_option(taskc: Taskc, model: Path, tmp_path: Path, arguments: tupl
     assert not list(tmp_path.iterdir())
 
 
-def test_precision_is_not_yet_there(taskc: Taskc, model: Path) -> None:
-    taskc("compile", model, "--precision", "fp16").failed(UNSUPPORTED, "--precision fp16", "not yet")
+def test_unknown_precision(taskc: Taskc, model: Path) -> None:
+    taskc("compile", model, "--precision", "fp8").failed(USAGE, "--precision", "fp8", "tf32")
 
 
 def test_native_needs_a_gpu(taskc: Taskc, model: Path, tmp_path: Path) -> None:

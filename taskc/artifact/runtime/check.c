@@ -39,7 +39,7 @@ static taskc_status check_shared_rows(const checker *c) {
   for (uint32_t i = 0; i < h->symbols.count; ++i) {
     const fmt_symbol *s = &p->symbols[i];
     if (!text_ok(c, s->name) || s->input >= h->inputs.count || s->axis >= p->inputs[s->input].rank || s->low < 0 ||
-        s->multiple < 1)
+        s->multiple < 1 || s->high < s->low)
       return bad(c, "symbol", i);
   }
   return TASKC_OK;

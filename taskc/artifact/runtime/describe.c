@@ -22,7 +22,7 @@ taskc_status describe_symbol(const taskc_library *l, uint32_t number, taskc_symb
   const payload *p = &l->payload;
   if (number >= p->header->symbols.count) return TASKC_USAGE;
   const fmt_symbol *s = &p->symbols[number];
-  *info = (taskc_symbol_info){text_of(p, s->name), s->input, s->axis, s->low, s->multiple};
+  *info = (taskc_symbol_info){text_of(p, s->name), s->input, s->axis, s->low, s->multiple, s->high};
   return TASKC_OK;
 }
 

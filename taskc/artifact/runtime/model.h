@@ -66,11 +66,12 @@ typedef struct taskc_library_info {
   uint64_t weights_bytes;
 } taskc_library_info;
 
-/* A symbolic dim: its value is dim `axis` of input `input`, at least `low` and a multiple of `multiple`. */
+/* A symbolic dim: its value is dim `axis` of input `input`, at least `low`, at most `high`, and a multiple of
+ * `multiple`. */
 typedef struct taskc_symbol_info {
   const char *name;
   uint32_t input, axis;
-  int64_t low, multiple;
+  int64_t low, multiple, high;
 } taskc_symbol_info;
 
 typedef struct taskc_port_info {

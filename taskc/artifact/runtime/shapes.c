@@ -62,11 +62,15 @@ static taskc_status solve_symbols(taskc_context *c, const taskc_tensor *inputs, 
     const fmt_symbol *s = &p->symbols[i];
     const fmt_port *port = &p->inputs[s->input];
     int64_t value = inputs[s->input].shape[s->axis];
+    const char *name = text_of(p, p->dims[port->first_dim + s->axis].name); /* the user's, where there is one */
+    if (!*name) name = text_of(p, s->name);
     char why[256] = "";
     if (value < s->low)
-      snprintf(why, sizeof why, "dim %u ('%s') must be at least %lld", s->axis, text_of(p, s->name), (long long)s->low);
+      snprintf(why, sizeof why, "dim %u ('%s') must be at least %lld", s->axis, name, (long long)s->low);
+    else if (value > s->high)
+      snprintf(why, sizeof why, "dim %u ('%s') must be at most %lld", s->axis, name, (long long)s->high);
     else if (value % s->multiple)
-      snprintf(why, sizeof why, "dim %u ('%s') must be a multiple of %lld", s->axis, text_of(p, s->name), (long long)s->multiple);
+      snprintf(why, sizeof why, "dim %u ('%s') must be a multiple of %lld", s->axis, name, (long long)s->multiple);
     if (why[0]) return mismatch(p, port, &inputs[s->input], "input", why, e);
     c->symbols[i] = value;
   }

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #define FMT_MAGIC "TASKCMDL"
-#define FMT_VERSION 1u
+#define FMT_VERSION 2u
 #define FMT_MAX_RANK 16u
 #define FMT_MAX_STACK 64u
 #define FMT_MAX_CODE 4096u
@@ -70,13 +70,15 @@ typedef struct fmt_symbol {
   uint32_t axis;
   int64_t low;
   int64_t multiple;
+  int64_t high;
 } fmt_symbol;
-_Static_assert(sizeof(fmt_symbol) == 32, "fmt_symbol");
+_Static_assert(sizeof(fmt_symbol) == 40, "fmt_symbol");
 _Static_assert(offsetof(fmt_symbol, name) == 0, "fmt_symbol.name");
 _Static_assert(offsetof(fmt_symbol, input) == 8, "fmt_symbol.input");
 _Static_assert(offsetof(fmt_symbol, axis) == 12, "fmt_symbol.axis");
 _Static_assert(offsetof(fmt_symbol, low) == 16, "fmt_symbol.low");
 _Static_assert(offsetof(fmt_symbol, multiple) == 24, "fmt_symbol.multiple");
+_Static_assert(offsetof(fmt_symbol, high) == 32, "fmt_symbol.high");
 
 typedef struct fmt_dim {
   fmt_text name;
