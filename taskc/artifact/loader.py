@@ -511,6 +511,7 @@ class Bound:
         """Runs with the arrays' present contents; the outputs, the same objects each time. `stream`: as for
         Context.run."""
         self._context._call(self._inputs, self._outputs, stream)  # pyright: ignore[reportPrivateUsage]
+        self._context._held = [self._keep, self.outputs]  # pyright: ignore[reportPrivateUsage]
         return self.outputs
 
 
@@ -524,7 +525,7 @@ class Context:
         self._lock = threading.RLock()
         self._handle = self._library.create(self._api.context_create, device.handle)
         self._close = weakref.finalize(self, self._api.context_release, self._handle)
-        self._held: list[object] = []  # GPU inputs of a run that may still go on
+        self._held: list[object] = []  # arrays of the last run: it may still go on, and time_device replays it
 
     def run(
         self, feed: Mapping[str, Any], *, outputs: Literal["numpy", "device"] = "numpy", stream: int | None = None
@@ -543,7 +544,7 @@ class Context:
             self._check(self._api.output_shapes(self._handle, inputs, results))
             arrays = self._new_outputs(results, outputs, stream)
             self._call(inputs, results, stream)
-            self._held = [*keep, *arrays.values()] if stream is not None else []
+            self._held = [*keep, *arrays.values()]
             return arrays
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None = None) -> Bound:
@@ -555,10 +556,13 @@ class Context:
             self._check(self._api.output_shapes(self._handle, made, results))
             arrays = self._given_outputs(results, dict(outputs or {}), keep)
             self._check(self._api.bind(self._handle, made, results))
+            self._held = [*keep, *arrays.values()]
             return Bound(self, made, results, keep, arrays)
 
     def time_device(self, count: int) -> list[float]:
-        """Device time in microseconds of each of `count` replays of the last run, synchronised each time."""
+        """Device time in microseconds of each of `count` replays of the last run, synchronised each time.
+
+        The replays read and write the last run's arrays again, so on the `host` device its results change with its inputs."""
         out = (ctypes.c_float * max(count, 1))()
         with self._lock:
             self._check(self._api.time_device(self._handle, count, out))
@@ -568,7 +572,6 @@ class Context:
         """Waits for all runs of this context."""
         with self._lock:
             self._check(self._api.synchronize(self._handle))
-            self._held = []
 
     def statistics(self) -> dict[str, int]:
         """Counts of runs, bindings, pointer updates and replays, and how the last run was launched."""

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from taskc.errors import ToolchainError
@@ -92,6 +93,7 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "taskc"
 
 
+@lru_cache(maxsize=1)
 def source_key() -> str:
     """A hash of everything of ours that goes into the runtime."""
     digest = hashlib.sha256(repr((FLAGS, DEFINED, LIBRARIES)).encode())
@@ -101,11 +103,16 @@ def source_key() -> str:
 
 
 def _version_key(compiler: Sequence[str]) -> str:
+    return _version_key_of(tuple(compiler))
+
+
+@lru_cache(maxsize=8)
+def _version_key_of(compiler: tuple[str, ...]) -> str:
     try:
         done = subprocess.run([*compiler, "--version"], capture_output=True, check=False)
     except OSError as e:
         raise ToolchainError(f"the C compiler does not start: {shlex.join(compiler)}: {e}") from e
-    return hashlib.sha256(repr(tuple(compiler)).encode() + done.stdout).hexdigest()[:12]
+    return hashlib.sha256(repr(compiler).encode() + done.stdout).hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -299,3 +299,16 @@ def test_a_symbol_has_a_highest_size(library: Write) -> None:
         else:
             with pytest.raises(loader.ModelError, match=r"input 'a': given float32\[7, 5\].*\('batch'\) must be at most 6"):
                 model.run(feed)
+
+
+def test_replays_keep_the_last_arrays_alive(library: Write) -> None:
+    """time_device writes the last run's outputs again, which the caller may have dropped."""
+    model = loader.load(library(affine_plan(host_code(), cols=300_000, weights=np.ones(300_000, np.float32))), "host")
+    feed = {name: np.ones((3, 300_000), np.float32) for name in "ab"}
+    model.run(feed)
+    del feed
+    gc.collect()
+    assert len(model.time_device(3)) == 3
+    model.bind({name: np.ones((3, 300_000), np.float32) for name in "ab"}).run()
+    gc.collect()
+    assert len(model.time_device(3)) == 3
