@@ -13,6 +13,9 @@ from taskc.codegen.nvrtc import CompileJob, compile_many
 from taskc.errors import ToolchainError
 from taskc.targets.target import Target
 
+# A model that only passes values on has no kernel; its library still holds code, which says what machine it is for.
+NOTHING = {"taskc_nothing": '#include "taskc_device.cuh"\nextern "C" __global__ void taskc_nothing() {}\nHOST_ENTRY(taskc_nothing)\n'}
+
 
 @dataclass(frozen=True)
 class KernelCode:
@@ -45,8 +48,7 @@ def compile_kernels(texts: Mapping[str, str], target: Target, jobs: int = 0, don
 
     `with_ptx` adds PTX, which newer GPUs translate. Raises ToolchainError with the compiler's words."""
     report = done or (lambda _: None)
-    if not texts:
-        return Compiled((), {})
+    texts = texts or NOTHING
     if target.is_host:
         return _host(texts, jobs, report)
     names = list(texts)

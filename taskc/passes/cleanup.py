@@ -25,6 +25,20 @@ def remove_dead_nodes(g: Graph) -> Graph:
     return g.with_nodes(reversed(kept))
 
 
+def make_empty_values_constant(g: Graph) -> Graph:
+    """y = f(x) where y has no elements -> y is a constant without elements: nothing is left to compute"""
+    constants = dict(g.constants)
+    kept: list[Node] = []
+    for n in g.nodes:
+        types = [g.types[o] for o in n.outputs]
+        if any(all(d != 0 for d in t.shape) for t in types):
+            kept.append(n)
+            continue
+        for o, t in zip(n.outputs, types, strict=True):
+            constants[o] = np.empty([d if isinstance(d, int) else 1 for d in t.shape], t.dtype.numpy)
+    return g.with_nodes(kept, constants=constants) if len(kept) < len(g.nodes) else g
+
+
 def share_equal_values(g: Graph) -> Graph:
     """y = f(x), z = f(x) -> y = f(x), z is y; equal constants become one"""
     same: dict[str, str] = {}

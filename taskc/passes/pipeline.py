@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskc.ir.graph import Graph
-from taskc.passes.cleanup import FoldConstants, remove_dead_nodes, share_equal_values
+from taskc.passes.cleanup import FoldConstants, make_empty_values_constant, remove_dead_nodes, share_equal_values
 from taskc.passes.layout import put_channels_last
 from taskc.passes.rule import Note, Rule, apply_rules
 from taskc.passes.rules.attention import RecognizeAttention
@@ -49,7 +49,7 @@ def default_passes(*, channels_last: bool = True, attention: bool = True, merge:
     Products merge when scales are in their weights and attention has taken up what stands behind them. Layouts come after
     the arithmetic, which then only knows channels first. Views and sharing clean up behind them. Channels are padded last:
     a pad stays in front of its convolution."""
-    passes: list[Pass] = [remove_dead_nodes, FoldConstants(), share_equal_values]
+    passes: list[Pass] = [remove_dead_nodes, make_empty_values_constant, FoldConstants(), share_equal_values]
     if attention:
         found_by = (MergeTransposes(), MergeReshapes(), TransposeBetweenReshapes(), MergeCasts(), RecognizeAttention())
         passes.append(Rewrite("recognize attention", found_by, note))

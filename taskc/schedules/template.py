@@ -61,8 +61,8 @@ class Template(Protocol):
 
 
 def concrete(e: Index, sizes: Mapping[str, int]) -> int:
-    """An extent at the sizes a schedule is ranked for."""
-    return e if isinstance(e, int) else evaluate(e, sizes)
+    """An extent at the sizes a schedule is ranked for; an empty one ranks like one of 1, since any schedule does for nothing."""
+    return max(1, e if isinstance(e, int) else evaluate(e, sizes))
 
 
 def stride(address: Index, name: str, sizes: Mapping[str, int]) -> int:
