@@ -26,7 +26,7 @@ from .tune import run_tuning
 @click.option("--tune-for", "sizes", multiple=True, metavar="NAME=SIZE", help="The size of a symbolic dim that schedules are ranked for.")
 @precision_option
 @click.option("--dump", type=PATH, metavar="DIR", help="Write every step's result there as numbered text files.")
-@click.option("--stop-after", type=click.Choice(STEPS), help="End after a step; nothing is written but dumps.")
+@click.option("--stop-after", type=click.Choice(STEPS[:-1]), help="End after a step; nothing is written but dumps.")
 @click.option("--header", is_flag=True, help="Also write model.h, the library's C interface.")
 @click.option("--cache", "folder", type=PATH, metavar="DIR", help="Use the schedules that `taskc tune` left there.")
 @click.option("--locked", is_flag=True, help="With --cache: refuse untuned or stale kernels (exit code 6).")

@@ -69,8 +69,8 @@ def compile_model(source: Source, out: str | Path, target: str | Sequence[str] =
     observe = observe or Observer()
     targets = [_target(name) for name in options.targets]
     front = read_groups(source, options, observe)
-    plan = observe.step("write", lambda: _plan(front, targets, options, observe))
-    write_library(plan, Path(out), header=options.header)
+    plan = _plan(front, targets, options, observe)
+    observe.step("write", lambda: write_library(plan, Path(out), header=options.header))
     return plan
 
 
