@@ -11,13 +11,12 @@ import hashlib
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
+from taskc.codegen.commands import Commands
 from taskc.codegen.device import DEVICE_DIR, host_sources
 from taskc.errors import ToolchainError
 
@@ -41,9 +40,8 @@ def compile_host(texts: Mapping[str, str], out: Path, *, opt: str = '-O1', march
         raise ToolchainError('no kernel text to compile for host')
     compiler = _compiler()
     flags = (*COMMON_FLAGS, *_march_flags(march))
-    with (tempfile.TemporaryDirectory(prefix='taskc-host-') as folder,
-          ThreadPoolExecutor(jobs or os.cpu_count()) as pool):
-        runtime = _runtime_objects(compiler, flags, pool)
+    with tempfile.TemporaryDirectory(prefix='taskc-host-') as folder, Commands(jobs) as compilers:
+        runtime = _runtime_objects(compiler, flags, compilers)
         commands: list[list[str]] = []
         objects: list[str] = []
         for index, (name, text) in enumerate(texts.items()):
@@ -51,11 +49,11 @@ def compile_host(texts: Mapping[str, str], out: Path, *, opt: str = '-O1', march
             source.write_text(text)
             objects.append(str(source.with_suffix('.o')))
             commands.append([*compiler, *flags, opt, *KERNEL_FLAGS, '-c', str(source), '-o', objects[-1]])
-        list(pool.map(_run, commands))
+        compilers.run_all(commands)
         out.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix='.taskc-', dir=out.parent))
         try:
-            _run([*compiler, *LINK_FLAGS, '-o', str(part / out.name), *objects, *map(str, runtime), *LIBRARIES])
+            compilers.run([*compiler, *LINK_FLAGS, '-o', str(part / out.name), *objects, *map(str, runtime), *LIBRARIES])
             os.replace(part / out.name, out)
         finally:
             shutil.rmtree(part)
@@ -73,7 +71,7 @@ def cache_dir() -> Path:
     return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'taskc'
 
 
-def _runtime_objects(compiler: Sequence[str], flags: Sequence[str], pool: ThreadPoolExecutor) -> list[Path]:
+def _runtime_objects(compiler: Sequence[str], flags: Sequence[str], compilers: Commands) -> list[Path]:
     """The runtime's objects, compiled once for each set of sources, compiler and flags. Two processes may race: the
     folder appears whole by a rename, and the loser uses the winner's."""
     sources = sorted(DEVICE_DIR.glob('host_*.cpp'))
@@ -87,8 +85,8 @@ def _runtime_objects(compiler: Sequence[str], flags: Sequence[str], pool: Thread
     except OSError as error:
         raise ToolchainError(f'cannot write the cache folder {folder.parent}: {error}; set TASKC_CACHE_DIR') from error
     try:
-        list(pool.map(_run, [[*compiler, *flags, *RUNTIME_FLAGS, '-c', str(source), '-o', str(part / made.name)]
-                             for source, made in zip(sources, objects, strict=True)]))
+        compilers.run_all([[*compiler, *flags, *RUNTIME_FLAGS, '-c', str(source), '-o', str(part / made.name)]
+                           for source, made in zip(sources, objects, strict=True)])
         try:
             part.rename(folder)
         except OSError:
@@ -121,7 +119,8 @@ def _cpu() -> str:
 
 @lru_cache
 def _version(compiler: tuple[str, ...]) -> str:
-    return _run([*compiler, '--version'])
+    with Commands(1) as one:
+        return one.run([*compiler, '--version'])
 
 
 def _compiler() -> list[str]:
@@ -139,10 +138,3 @@ def _march_flags(march: str) -> tuple[str, ...]:
 
 def _file_name(name: str) -> str:
     return ''.join(c if c.isalnum() or c == '_' else '_' for c in name)[:80]
-
-
-def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ToolchainError(f'{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr[-8000:]}')
-    return done.stdout

@@ -99,13 +99,16 @@ def compile_many(jobs: Sequence[CompileJob], workers: int,
     """
     _nvrtc()  # a missing NVRTC is an error of the whole call, not of each job
     results: dict[int, Compiled] = {}
-    with ThreadPoolExecutor(max(1, workers)) as pool:
+    pool = ThreadPoolExecutor(max(1, workers))
+    try:
         futures = {pool.submit(_compile_job, job): index for index, job in enumerate(jobs)}
         for future in as_completed(futures):
             index = futures[future]
             results[index] = future.result()
             if on_done is not None:
                 on_done(index, results[index])
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt only what has begun is waited for
     return [results[index] for index in range(len(jobs))]
 
 
