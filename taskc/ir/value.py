@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
 
-from taskc.ir.dtype import BOOL, I32, DType
+from taskc.ir.dtype import DType
 from taskc.ir.expr import Index, Var, positive, ravel, substitute
 from taskc.ir.functions import FUNCTIONS
 
@@ -296,6 +296,3 @@ class Names:
         self.taken[stem] = n + 1
         return name
 
-
-TRUE = Const(True, BOOL)
-ZERO = Const(0, I32)

@@ -14,7 +14,6 @@ import numpy as np
 
 from taskc.ir.convert import stored_as, values_of
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Expr
 from taskc.ir.graph import Array, Graph, Node, Op, TensorType
 
 
@@ -165,8 +164,3 @@ class Editor:
 
 def queue_of(graph: Graph) -> deque[Node]:
     return deque(graph.nodes)
-
-
-def is_symbolic(t: TensorType) -> bool:
-    """Whether a dim of the type is an expression."""
-    return any(isinstance(d, Expr) for d in t.shape)
