@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.worker import serve
+from taskc.artifact.format import serialize
+from taskc.artifact.plan import ModelPlan
 from taskc.compile import Options, compile_model, read_groups
 from taskc.fuse.units import Unit
 from taskc.observe import Observer
@@ -85,7 +88,17 @@ def compiled(request: Mapping[str, Any]) -> dict[str, Any]:
     options = Options(targets=(request["target"],), jobs=request["jobs"], cache=Path(request["cache"]), locked=request["locked"])
     plan = compile_model(request["source"], request["out"], options=options, observe=observer)
     steps = {k: round(v, 2) for k, v in observer.seconds.items()}
-    return {"compile_s": round(time.monotonic() - start, 2), "kernels": len(plan.targets[0].kernels), "steps_s": steps}
+    seconds = round(time.monotonic() - start, 2)
+    return {"compile_s": seconds, "kernels": len(plan.targets[0].kernels), "steps_s": steps, "payload_sha256": payload_hash(plan)}
+
+
+def payload_hash(plan: ModelPlan) -> str:
+    """Of all that taskc adds to the prebuilt runtime: two machines with one cache must agree on it."""
+    digest = hashlib.sha256()
+    for offset, data in serialize(plan).pieces:
+        digest.update(offset.to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from bench.cases import Case, build
 from bench.report import heading, short_name, table, target_here, unit_of, write_json
 from bench.worker import Worker, WorkerFailed
 from models import zoo
+from taskc.tune.cache import FILE as CACHE_FILE
 
 COLUMNS = {
     "model": "<", "prec": "<", "wall_s": ".1f", "tune_s": ".1f", "problems": "d", "compiled": "d", "measured": "d", "most_candidates": "d",
@@ -44,6 +45,7 @@ class Plan:
     jobs: int
     budget: float
     deadline: float
+    keep: Path | None = None  # a folder whose cache gains what was measured
 
     def left(self) -> float:
         return self.deadline - time.monotonic()
@@ -61,11 +63,20 @@ def measure(case: Case, plan: Plan) -> dict[str, Any]:
         common = {"source": str(case.path("model.onnx")), "cache": str(case.path("cache")), "target": plan.target, "jobs": plan.jobs}
         budget = min(plan.budget, plan.left() - ENDING)
         row |= timed({"do": "tune", "top": plan.top, "budget": budget, **common}, budget + ENDING, "wall_s")
+        if plan.keep is not None:
+            keep_cache(case.path("cache"), plan.keep)
         warm = {"do": "compile", "out": str(case.path("model.so")), "locked": row["complete"] and not row["hopeless"], **common}
         row |= timed(warm, min(WARM_LIMIT, plan.left()), "warm_wall_s")
     except Exception as e:  # one model's failure, of whatever kind, is that model's row
         return {**row, "error": str(e) if isinstance(e, WorkerFailed) else f"{type(e).__name__}: {e}"}
     return row
+
+
+def keep_cache(folder: Path, kept: Path) -> None:
+    """Appends a case's cache file to the kept one: cache files are merged by putting one after the other."""
+    kept.mkdir(parents=True, exist_ok=True)
+    with (kept / CACHE_FILE).open("ab") as out:
+        out.write((folder / CACHE_FILE).read_bytes())
 
 
 def timed(request: dict[str, Any], limit: float, name: str) -> dict[str, Any]:
@@ -86,7 +97,7 @@ def main() -> int:
         print("tuning measures on a GPU, and there is none here: run this on a machine with one", file=sys.stderr)
         return 8
     out = args.out or Path("bench/results", f"tuning-{short_name()}.json")
-    plan = Plan(target, args.top, args.jobs, args.budget, time.monotonic() + args.seconds)
+    plan = Plan(target, args.top, args.jobs, args.budget, time.monotonic() + args.seconds, args.keep)
     top = {**heading(args.commit), "target": target, "top": args.top, "jobs": args.jobs or "one a CPU", "unit": unit_of(__doc__)}
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="taskc-tuning-") as folder:
@@ -107,6 +118,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=120, help="seconds of tuning one model")
     parser.add_argument("--seconds", type=float, default=540, help="time budget of the whole run")
     parser.add_argument("--target", help="by default what fits the GPU present")
+    parser.add_argument("--keep", type=Path, help="folder for a cache with everything that was measured")
     parser.add_argument("--out", type=Path, help="by default bench/results/tuning-GPU.json")
     parser.add_argument("--commit", help="commit to note, where there is no git repository")
     args = parser.parse_args()
