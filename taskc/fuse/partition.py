@@ -15,7 +15,7 @@ from taskc.fuse.inverse import Refusal, invert
 from taskc.fuse.units import Unit, with_source
 from taskc.fuse.width import vector_width
 from taskc.ir.expr import Var, substitute
-from taskc.ir.task import Contraction, Map, Rows, Store, Task, inputs, map_values, outputs
+from taskc.ir.task import Contraction, Map, Rows, Store, Task, inputs, map_values, outputs, reach
 from taskc.ir.value import Call, Choose, Guard, Let, Load, Names, Reduce, Tensor, Value, at, is_view, rewrite, walk
 
 # Functions cheap enough to repeat for each block that reads a tile; the others are computed once by an epilogue or alone.
@@ -204,8 +204,7 @@ def _narrows(unit: Unit, reader: Unit) -> str | None:
     task, inlined = reader.task, _inline(reader, unit).task
     assert isinstance(inlined, Contraction)
     for before, after, other in ((task.a, inlined.a, task.m), (task.b, inlined.b, task.n)):
-        axes = [(a.var, a.extent) for a in (task.k, other)]
-        wide, narrow = vector_width(before, axes), vector_width(after, axes)
+        wide, narrow = (vector_width(v, [(task.k.var, task.k.extent), (other.var, reach(v, other))]) for v in (before, after))
         if before != after and narrow < wide:
             return f"the loads would be {narrow} elements wide in place of {wide}"
     return None

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, Var
+from taskc.ir.expr import Index, Var, mentions
 from taskc.ir.value import Dim, Load, Tensor, Value, loads
+
+_VECTOR = 16  # elements of the widest access, of the narrowest type
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,24 @@ class Axis:
 def axis(name: str, extent: Dim) -> Axis:
     """An axis whose variable carries the extent as a fact."""
     return Axis(Var(name, below=extent), extent)
+
+
+def reach(v: Value, a: Axis) -> Index:
+    """How far the axis may run with every load of the value inside its tensor: its extent, or up to a vector's end beyond it.
+
+    What lies beyond the extent must not matter, as where a row or column of a product is computed and never stored."""
+    ends: list[Index] = [a.extent]
+    for load, conditions in loads(v):
+        if any(mentions(c, a.var.name) for c in conditions):
+            return a.extent
+        here = [(i, d) for i, d in zip(load.index, load.tensor.shape, strict=True) if mentions(i, a.var.name)]
+        if len(here) > 1 or any(i != a.var for i, _ in here):
+            return a.extent
+        ends += [d for _, d in here]
+    if len(ends) == 1 or not all(isinstance(e, int) for e in ends):
+        return a.extent
+    stored = [e for e in ends if isinstance(e, int)]
+    return min(*stored[1:], -(-stored[0] // _VECTOR) * _VECTOR)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from taskc.ir.task import Contraction, Store, axis
 from taskc.ir.value import Dim, Hole, Tensor
 from taskc.ops.broadcast import broadcast_load, broadcast_shapes
 from taskc.ops.elementwise import Elementwise
-from taskc.ops.known import scalar
+from taskc.ops.known import plain_shape, scalar
 from taskc.ops.registry import Example, Reading, examples, onnx_reader
 from taskc.ops.reshape import Reshape
 
@@ -26,10 +26,14 @@ def accumulator(dtype: DType) -> DType:
 
 @dataclass(frozen=True)
 class MatMul(Op):
-    """out[…, m, n] = sum over k of a[…, m, k] * b[…, k, n]; `transpose_a`/`_b`: the last two dims are stored swapped."""
+    """out[…, m, n] = sum over k of a[…, m, k] * b[…, k, n]; `transpose_a`/`_b`: the last two dims are stored swapped.
+
+    `rows`, `columns`: of the result, where the operands are stored with more of them than the product has."""
 
     transpose_a: bool = False
     transpose_b: bool = False
+    rows: Dim | None = None
+    columns: Dim | None = None
 
     def infer(self, ins: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         a, b = ins
@@ -40,7 +44,11 @@ class MatMul(Op):
         (m, ka), (kb, n) = self._matrix(a.shape, self.transpose_a), self._matrix(b.shape, self.transpose_b)
         if ka != kb:
             raise OpError(f"inner dims differ: {ka} of {a} and {kb} of {b}")
-        return (TensorType(a.dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n)),)
+        for what, given, stored in (("rows", self.rows, m), ("columns", self.columns, n)):
+            if isinstance(given, int) and isinstance(stored, int) and given > stored:
+                raise OpError(f"{given} {what} of a product of {stored}")
+        own = (m if self.rows is None else self.rows, n if self.columns is None else self.columns)
+        return (TensorType(a.dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), *own)),)
 
     @staticmethod
     def _matrix(shape: tuple[Dim, ...], transposed: bool) -> tuple[Dim, Dim]:
@@ -53,7 +61,8 @@ class MatMul(Op):
             a, b = a.astype(np.float32), b.astype(np.float32)
         a = np.swapaxes(a, -1, -2) if self.transpose_a else a
         b = np.swapaxes(b, -1, -2) if self.transpose_b else b
-        return ((a @ b).astype(dtype),)
+        ends = [None if d is None else plain_shape((d,))[0] for d in (self.rows, self.columns)]
+        return ((a[..., : ends[0], :] @ b[..., : ends[1]]).astype(dtype),)
 
     def task(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor]) -> Contraction:
         a, b = ins
@@ -113,5 +122,6 @@ def _examples() -> list[Example]:
     return [
         Example(MatMul(), (r(37, 29), r(29, 53)), "primes"),
         Example(MatMul(transpose_b=True), (r(3, 1, 5, 8), r(2, 7, 8)), "batch broadcast, transposed"),
+        Example(MatMul(rows=3, columns=11), (r(4, 16), r(16, 12)), "stored with more rows and columns"),
         Example(MatMul(transpose_a=True), (r(8, 5).astype(np.float16), r(8, 1).astype(np.float16)), "float16, one column"),
     ]

@@ -10,6 +10,7 @@ from taskc.ir.graph import Graph
 from taskc.passes.cleanup import FoldConstants, make_empty_values_constant, remove_dead_nodes, share_equal_values
 from taskc.passes.layout import put_channels_last
 from taskc.passes.rule import Note, Rule, apply_rules
+from taskc.passes.rules.align_products import AlignProducts
 from taskc.passes.rules.attention import RecognizeAttention
 from taskc.passes.rules.casts import MergeCasts
 from taskc.passes.rules.identities import DifferenceToSum, DropNeutral, MergeConstants, PowerToProduct, QuotientToProduct
@@ -40,15 +41,15 @@ class Rewrite:
 
 
 def default_passes(*, channels_last: bool = True, attention: bool = True, merge: bool = True, merge_convolutions: bool = False,
-                   copy_parts: bool = False, pad_channels: int = 4, note: Note | None = None) -> tuple[Pass, ...]:
+                   copy_parts: bool = False, pad_channels: int = 4, align_products: bool = True, note: Note | None = None) -> tuple[Pass, ...]:
     """What a compilation runs. `merge`: products of one value become one; `merge_convolutions`: convolutions too, which on an
     H200 made Inception-v3 3 % slower (324 against 316 us, untuned, in one run), so it is off; `copy_parts`: see MergeSiblings;
-    `pad_channels`: see PadChannels, 0 for never.
+    `pad_channels`: see PadChannels, 0 for never; `align_products`: see AlignProducts.
 
     Constants are folded first, so that rules see them. Attention is found before the view rules take its pattern apart.
     Products merge when scales are in their weights and attention has taken up what stands behind them. Layouts come after
-    the arithmetic, which then only knows channels first. Views and sharing clean up behind them. Channels are padded last:
-    a pad stays in front of its convolution."""
+    the arithmetic, which then only knows channels first. Views and sharing clean up behind them. Channels and rows are padded
+    last: a pad stays in front of its convolution or product."""
     passes: list[Pass] = [remove_dead_nodes, make_empty_values_constant, FoldConstants(), share_equal_values]
     if attention:
         found_by = (MergeTransposes(), MergeReshapes(), TransposeBetweenReshapes(), MergeCasts(), RecognizeAttention())
@@ -62,6 +63,8 @@ def default_passes(*, channels_last: bool = True, attention: bool = True, merge:
         passes += [put_channels_last, Rewrite("merge views", VIEWS, note), FoldConstants()]
     if channels_last and pad_channels:
         passes.append(Rewrite("pad channels", (PadChannels(pad_channels),), note))
+    if align_products:
+        passes.append(Rewrite("align products", (AlignProducts(),), note))
     return (*passes, share_equal_values, remove_dead_nodes)
 
 

@@ -142,7 +142,6 @@ class FlashKernel:
 
     def build(self) -> Program:
         p, t = self.p, self.task
-        p.do("grid_dependency_launch")
         for b in (self.qs, self.ks, self.vs, self.staging):
             p.declare(b)
         batch, tile_m = unravel(self.block, (t.batch.extent, self.tiles_m))
@@ -162,6 +161,7 @@ class FlashKernel:
             ready=lambda: p.do("grid_dependency_wait"),
         )
         pipeline(p, "async", self.stages, begin, end, steps)
+        p.do("grid_dependency_launch")
         self._finish()
         return p
 

@@ -30,7 +30,7 @@ from taskc.ir.program import (
     block_vars,
     thread_var,
 )
-from taskc.ir.task import Axis, Contraction
+from taskc.ir.task import Axis, Contraction, reach
 from taskc.ir.value import Const, Element, Value, call, is_constant
 from taskc.schedules.pipeline import Steps, pipeline
 
@@ -103,7 +103,6 @@ class ContractionKernel:
 
     def build(self) -> Program:
         p, t = self.p, self.tiling
-        p.do("grid_dependency_launch")
         for b in (self.smem_a, self.smem_b, self.staging):
             p.declare(b)
         self.batch, self.part, tile_m, tile_n = place_of_block(p, self.block, (self.task.batch.extent, t.split, self.tiles_m, self.tiles_n))
@@ -117,6 +116,7 @@ class ContractionKernel:
         begin, end = k_range(p, self.part, self.tiles_k, t.split)
         steps = Steps(self._fetch, self._commit, lambda _, slot: self.compute(slot), self._early, lambda: p.do("grid_dependency_wait"))
         pipeline(p, t.copy, t.stages, begin, end, steps)
+        p.do("grid_dependency_launch")
         if t.split > 1:
             sum_parts(p, self.acc, self.cell, self.part, t.split, self.tiles, t.threads)
         self.stage()
@@ -133,7 +133,8 @@ class ContractionKernel:
             at_k, at_other = (i, j) if tile.k_axis == 0 else (j, i)
             return {batch: self.batch, k.var.name: at_k, other.var.name: at_other}
 
-        limits = (k.extent, other.extent) if tile.k_axis == 0 else (other.extent, k.extent)
+        end = reach(self.task.a if name == "a" else self.task.b, other)
+        limits = (k.extent, end) if tile.k_axis == 0 else (end, k.extent)
         return LoadPort(name, tile.shape, limits, bind, self.tiling.copy, self.tiling.threads, buffer, tile.layout)
 
     def _origin(self, tile: SharedTile, kt: Index, other: Index) -> tuple[Index, Index]:

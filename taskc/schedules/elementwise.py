@@ -80,10 +80,10 @@ def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     total, tile = prod(shape), s.threads * s.elements
     grid: tuple[Index, Index, Index] = (ceildiv(total, tile), 1, 1)
     p = Program(name, grid, s.threads, 0)
-    p.do("grid_dependency_launch")
     names = [a.var.name for a in task.axes]
     start = p.let("start", block_vars(grid)[0] * tile)
     p.do("grid_dependency_wait")
+    p.do("grid_dependency_launch")
     p.put(StoreTile("out", "stores", (1, tile), (1, total), lambda _, f: dict(zip(names, unravel(f, shape), strict=True)), s.threads,
                     thread_var(s.threads), (0, start)))
     return p

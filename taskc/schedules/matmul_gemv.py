@@ -16,7 +16,7 @@ from math import inf
 from taskc.ir.dtype import BOOL, F32, F64, DType
 from taskc.ir.expr import Index, ceildiv, prod
 from taskc.ir.program import Buffer, FetchTile, Program, Set, StoreTile, TilePort, block_vars, thread_var
-from taskc.ir.task import Axis, Contraction, Task
+from taskc.ir.task import Axis, Contraction, Task, reach
 from taskc.ir.value import Cast, Value, call, is_constant, is_view
 from taskc.schedules.contraction import add_to, bind_result, fill, k_range, place_of_block, staging_layout, sum_parts
 from taskc.schedules.loads import first_load, is_plain, lies_along
@@ -162,7 +162,6 @@ class _Kernel:
 
     def build(self) -> Program:
         p, s, t = self.p, self.s, self.task
-        p.do("grid_dependency_launch")
         p.declare(self.red)
         p.declare(self.staging)
         self.batch, part, tile_m, tile_n = place_of_block(p, self.block, (t.batch.extent, s.split, self.tiles_m, self.tiles_n))
@@ -182,6 +181,7 @@ class _Kernel:
             p.do("grid_dependency_wait")
         with p.loop("kt", begin, end, unroll=False) as kt:
             self._add_products(kt, self._load_b(kt))
+        p.do("grid_dependency_launch")
         self._meet(cell, part)
         return p
 
@@ -192,7 +192,9 @@ class _Kernel:
         def bind(i: Index, j: Index) -> dict[str, Index]:
             return {batch: self.batch, first.var.name: i, second.var.name: j}
 
-        return TilePort(name, tile, (first.extent, second.extent), bind, workers, worker, buffer, width, axis)
+        value, k = (self.task.a if name == "a" else self.task.b), self.task.k
+        limits = tuple(x.extent if x is k else reach(value, x) for x in axes)
+        return TilePort(name, tile, (limits[0], limits[1]), bind, workers, worker, buffer, width, axis)
 
     def _load_b(self, kt: Index) -> list[Buffer]:
         """Starts the loads of a step, all in flight together: one buffer, or one a row of k."""
@@ -228,7 +230,7 @@ class _Kernel:
         def bind(i: Index, j: Index) -> dict[str, Index]:
             return {batch: self.batch, k: i * s.unroll + u, n: j}
 
-        limits = (ceildiv(t.k.extent - u, s.unroll), t.n.extent)
+        limits = (ceildiv(t.k.extent - u, s.unroll), reach(t.b, t.n))
         return TilePort("b", (self.sharers, self.bn), limits, bind, s.threads, self.tid, row, s.vec, 1)
 
     def _column(self, j: Index) -> Index:

@@ -50,7 +50,6 @@ class Builder:
 
     def build(self) -> Program:
         p, s = self.p, self.s
-        p.do("grid_dependency_launch")
         self.worker, self.group = p.let("worker", self.tid % s.threads), p.let("group", self.tid // s.threads)
         first = self.bx * s.block_rows
         self.row = first if s.block_rows == 1 else p.let("row0", first if self.by_rows else first + self.group)
@@ -62,6 +61,7 @@ class Builder:
         self.begin, self.end = self._steps()
         for number, statistics in enumerate(self.passes):
             self._pass(number, statistics)
+        p.do("grid_dependency_launch")
         if self.task.element:
             self._tiles(self._store_elements)
         self._store_rows()

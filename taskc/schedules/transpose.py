@@ -195,7 +195,6 @@ def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     dtype = t.load.tensor.dtype
     p = Program(name, grid, s.threads, s.i * s.j * dtype.bytes)
     bx, tid = block_vars(grid)[0], thread_var(s.threads)
-    p.do("grid_dependency_launch")
     z, y, x = unravel(bx, (prod([a.extent for a in t.batch]), down, across))
     origin = (p.let("j0", y * s.j), p.let("i0", x * s.i))
     fixed = {k: p.let(f"b_{k}", v) for k, v in _bind(t.batch, p.let("batch", z)).items()} if t.batch else {}
@@ -212,6 +211,7 @@ def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     p.do("cp_async_wait", template=(0,))
     p.put(Commit(port, origin, 0))
     p.do("barrier")
+    p.do("grid_dependency_launch")
     store = task.stores[0]
     value = rewrite(store.value, lambda v: Hole(_MOVED, v.dtype) if v == t.load else None)
     stores = (Store(store.tensor, store.index, value),)
