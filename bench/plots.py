@@ -20,7 +20,7 @@ from typing import Any
 if not __package__:  # run as a file: the repository's root is not on the path yet
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import figures
+from bench import figures, schedule_figures
 from bench.figures import Figure, Result
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,14 +33,14 @@ FIGURES = (
     Figure("accuracy", ("accuracy-h200.json",), "python -m bench.accuracy", "", None, figures.accuracy_table),
     Figure("sanitizer", ("sanitizer-h200.json",), "bench/sanitize.sh", "", None, figures.sanitizer_table),
     Figure("tuning", ("tuning-h200.json", "peers-tuning.json"), "python -m bench.tuning --precisions fp16", "Seconds of tuning",
-           figures.tuning_picture, figures.tuning_table),
-    Figure("spaces", ("spaces-h200.json",), "python -m bench.spaces", "", None, figures.spaces_table),
+           schedule_figures.tuning_picture, schedule_figures.tuning_table),
+    Figure("spaces", ("spaces-h200.json",), "python -m bench.spaces", "", None, schedule_figures.spaces_table),
     Figure("regret", ("spaces-h200.json",), "python -m bench.spaces", "Regret of the analytic model's first and first ten",
-           figures.regret_picture, figures.regret_table),
+           schedule_figures.regret_picture, schedule_figures.regret_table),
     Figure("any-size", ("any-size-h200.json",), "python -m bench.any_size", "Rates of products of any size beside cuBLAS",
-           figures.any_size_picture, figures.any_size_table),
+           schedule_figures.any_size_picture, schedule_figures.any_size_table),
     Figure("quality", ("quality-h200.json",), "python -m bench.quality", "Times of all schedules of one convolution",
-           figures.quality_picture, figures.quality_table),
+           schedule_figures.quality_picture, schedule_figures.quality_table),
     Figure("fusion", ("fusion-h200.json",), "python -m bench.fusion --device", "Kernels, bytes and time without and with fusion",
            figures.fusion_picture, figures.fusion_table),
 )  # fmt: skip
@@ -50,7 +50,7 @@ def source_line(result: Result) -> str:
     """Where and when a result was made: machine, driver, time, commit and the versions of the peers."""
     versions = ", ".join(f"{k} {v}" for k, v in result.get("versions", {}).items() if k in ("onnxruntime-gpu", "torch", "cudnn"))
     driver = f", driver {result['driver']}" if result.get("driver") else ""
-    schedules = f"; schedules: {result['schedules']}" if result.get("schedules") else ""
+    schedules = f"; schedules: {result['schedules']}" if isinstance(result.get("schedules"), str) else ""
     times = f"; times from {', '.join(result['files'])}" if result.get("files") else ""
     versions = f"; {versions}" if versions else ""
     return f"{result['machine']}{driver}; {result['date']}, commit {result['commit']}{versions}{schedules}{times}."

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench import figures, plots
+from bench import figures, plots, schedule_figures
 from bench.charts import RED, log_ticks
 from bench.figures import Figure
 from bench.plots import FIGURES, PAGE, PLOTS, RESULTS, ROOT
@@ -109,13 +109,13 @@ def test_a_page_without_a_place_is_refused() -> None:
 # ---- what the pictures say --------------------------------------------------------------------------------------------
 
 PICTURES: dict[str, str | None] = {
-    "tuning": figures.tuning_picture(fixtures.tuning(), PEERS),
-    "any-size": figures.any_size_picture(fixtures.any_size()),
-    "quality": figures.quality_picture(fixtures.quality()),
+    "tuning": schedule_figures.tuning_picture(fixtures.tuning(), PEERS),
+    "any-size": schedule_figures.any_size_picture(fixtures.any_size()),
+    "quality": schedule_figures.quality_picture(fixtures.quality()),
     "fusion": figures.fusion_picture(fixtures.fusion()),
     "counts": figures.fusion_picture(fixtures.fusion(device=False)),
     "latency": figures.latency_picture(json.loads((ROOT / RESULTS / "latency-h200.json").read_text())),
-    "regret": figures.regret_picture(json.loads((ROOT / RESULTS / "spaces-h200.json").read_text())),
+    "regret": schedule_figures.regret_picture(json.loads((ROOT / RESULTS / "spaces-h200.json").read_text())),
 }
 
 
@@ -155,13 +155,13 @@ def test_tuning_stands_beside_its_peers() -> None:
     said = texts(str(PICTURES["tuning"]))
     assert {"14.4 s: 31 problems, 309 candidates measured", "460 s", "229 s", "over 330 s, not finished", "202 s"} <= set(said)
     assert "41.0 s: 31 problems, 309 candidates measured, not complete" in said and not any("BERT" in t for t in said)
-    table = figures.tuning_table(fixtures.tuning(), PEERS)
+    table = schedule_figures.tuning_table(fixtures.tuning(), PEERS)
     assert "| BERT | float16 | no time left |" in table and "Hidet 460, PyTorch 229" in table and "PyTorch > 230" in table
-    assert figures.tuning_picture({"rows": [{"model": "bert", "prec": "fp16", "error": "x"}]}, PEERS) is None
+    assert schedule_figures.tuning_picture({"rows": [{"model": "bert", "prec": "fp16", "error": "x"}]}, PEERS) is None
 
 
 def test_any_size_shows_losses_and_leaves_out_what_is_wrong() -> None:
-    picture, table = str(PICTURES["any-size"]), figures.any_size_table(fixtures.any_size())
+    picture, table = str(PICTURES["any-size"]), schedule_figures.any_size_table(fixtures.any_size())
     assert picture.count(RED) == 1 and "409 (0.71×)" in texts(picture) and not any("2041" in t or "2042" in t for t in texts(picture))
     assert "| 2041 | wrong result | – |" in table and "| 2042 | no time left | – |" in table
 
@@ -171,7 +171,26 @@ def test_quality_marks_the_tuned_schedule() -> None:
     said = texts(str(PICTURES["quality"]))
     assert f"tuned, the fastest of the 10 ranked first: {result['tuned_us']:.2f} µs" in said and any(t.startswith("ranked first") for t in said)
     assert str(PICTURES["quality"]).count("<circle") == 178
-    assert "| 354 | 178 |" in figures.quality_table(result) and "| 80 % | 45 % | 20 % |" in figures.quality_table(result)
+    assert "| 354 | 178 |" in schedule_figures.quality_table(result) and "| 80 % | 45 % | 20 % |" in schedule_figures.quality_table(result)
+
+
+def test_quality_marks_one_schedule_once() -> None:
+    result = fixtures.quality()
+    said = texts(schedule_figures.quality_picture({**result, "first_us": result["tuned_us"]}))
+    assert sum("ranked first" in t for t in said) == 1 and any("and the very first" in t for t in said)
+
+
+def test_a_check_of_some_launches_says_so() -> None:
+    rows = [{"model": "bert", "prec": "fp16", "tool": "racecheck", "status": "clean", "launches": 16},
+            {"model": "bert", "prec": "fp16", "tool": "memcheck", "status": "errors"}]  # fmt: skip
+    assert "| BERT | float16 | clean (the first 16 launches) | errors |" in figures.sanitizer_table({"rows": rows})
+
+
+def test_an_early_launch_that_loses_is_red() -> None:
+    result = fixtures.fusion()
+    assert str(figures.fusion_picture(result)).count(RED) == 1
+    result["rows"][0]["no_pdl_us"] = result["rows"][0]["us"] - 1
+    assert str(figures.fusion_picture(result)).count(RED) == 2
 
 
 def test_fusion_counts_without_a_gpu() -> None:
@@ -186,7 +205,7 @@ def test_fusion_counts_without_a_gpu() -> None:
 def test_regret_has_a_dot_a_kernel_and_series() -> None:
     rows = json.loads((ROOT / RESULTS / "spaces-h200.json").read_text())["regrets"]
     assert str(PICTURES["regret"]).count("<circle") == 2 * len(rows)
-    assert figures.regret_picture({"spaces": []}) is None
+    assert schedule_figures.regret_picture({"spaces": []}) is None
 
 
 # ---- drawing ----------------------------------------------------------------------------------------------------------
