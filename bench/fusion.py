@@ -34,7 +34,8 @@ from bench.worker import Worker, WorkerFailed
 from models import zoo
 from taskc.compile import Front, Options, read_groups
 from taskc.fuse.partition import is_light
-from taskc.ir.expr import Index, evaluate, prod
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index, prod
 from taskc.ir.task import Attention, Contraction, Map, Rows, Store, Task, inputs, outputs, task_loads
 from taskc.ir.value import Tensor, is_view
 from taskc.observe import Observer

@@ -1,11 +1,12 @@
 """Times of all schedules of one convolution, with the tuned and the top-ranked one marked -> JSON and a histogram in text.
 
-    python -m bench.quality --out bench/results/quality-h200.json --seconds 300 [--plot FILE.png]
+    python -m bench.quality --out bench/results/quality-h200.json --seconds 300
 
 28 x 28 pixels, 256 channels in and out, 3 x 3, stride 2, padding 1, batch 1, float16, channels last. The whole space of every
 template that can compute it is compiled and measured by the tuner; *tuned* is the fastest of the --top ones that the analytic
 model ranks first, *first* the one it ranks at the top, *best* the fastest of all. A candidate over three times slower than the
-best so far is timed twice instead of a dozen times. --from FILE.json prints and plots a result again without a GPU.
+best so far is timed twice instead of a dozen times. --from FILE.json prints a result again without a GPU;
+`python -m bench.plots` makes the picture.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -111,25 +111,6 @@ def histogram(rows: Sequence[Mapping[str, Any]], bins: int = BINS) -> str:
     return "\n".join(lines)
 
 
-def plot(result: Mapping[str, Any], file: Path) -> None:
-    """The distribution as a picture, where matplotlib is installed."""
-    if find_spec("matplotlib") is None:
-        print("no plot: matplotlib is not installed", file=sys.stderr)
-        return
-    from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports] (optional, and only needed here)
-
-    us = [r["us"] for r in result["rows"]]
-    figure = Figure(figsize=(7, 4))
-    axes = figure.add_subplot()
-    axes.hist(us, bins=np.geomspace(min(us), max(us) * 1.001, BINS + 1).tolist(), color="0.7")
-    for name, colour in (("tuned", "C0"), ("first", "C1")):
-        if result[f"{name}_us"] is not None:
-            axes.axvline(result[f"{name}_us"], color=colour, label=f"{name}: {result[f'{name}_us']:.2f} µs")
-    axes.set(xscale="log", xlabel="µs", ylabel="schedules", title="All schedules of a 3 x 3 convolution, stride 2, 256 channels, 28 x 28")
-    axes.legend()
-    figure.savefig(file, bbox_inches="tight")
-
-
 def main() -> int:
     args = _arguments()
     if args.source:
@@ -146,8 +127,6 @@ def main() -> int:
         result = {**heading(args.commit), "target": name, "unit": unit_of(__doc__), "top": args.top,
                   "complete": entry.complete, "failed": entry.failed, **distribution(ranking(problem), times, args.top)}
         write_json(args.out or Path("bench/results", f"quality-{short_name()}.json"), result)
-    if args.plot:
-        plot(result, args.plot)
     print(histogram(result["rows"]))
     print({k: v for k, v in result.items() if k not in ("rows", "failed", "unit")})
     return 0
@@ -158,7 +137,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--top", type=int, default=10, help="how many of the first-ranked a tuner would measure")
     parser.add_argument("--seconds", type=float, default=300, help="time budget of the measuring")
     parser.add_argument("--from", dest="source", type=Path, help="show an earlier result")
-    parser.add_argument("--plot", type=Path, help="write a picture, where matplotlib is installed")
     parser.add_argument("--out", type=Path, help="by default bench/results/quality-GPU.json")
     parser.add_argument("--commit", help="commit to note, where there is no git repository")
     return parser.parse_args()

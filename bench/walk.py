@@ -27,7 +27,8 @@ from taskc.artifact.plan import (
     WeightMemory,
 )  # fmt: skip
 from taskc.compile import Options, compile_model
-from taskc.ir.expr import Index, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index
 from taskc.observe import Observer
 from taskc.tune.kernels import BuiltKernel
 

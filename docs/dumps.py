@@ -21,10 +21,12 @@ from taskc.fuse.partition import partition
 from taskc.fuse.units import Unit, make_units
 from taskc.fuse.width import LANE, contiguous_width, lane, main_load
 from taskc.importer import import_model
-from taskc.ir.expr import Index, Var, divisor, positive
+from taskc.ir.expr import Index, Var
+from taskc.ir.facts import divisor
 from taskc.ir.graph import Graph
 from taskc.ir.mapping import repeat, spatial, tile_mapping
 from taskc.ir.printer import graph_text, task_text
+from taskc.ir.proofs import positive
 from taskc.ir.task import Contraction, axis
 from taskc.ir.value import at
 from taskc.passes.pipeline import default_passes, run_passes

@@ -10,7 +10,8 @@ from taskc.fuse.partition import partition
 from taskc.fuse.units import Unit, make_units
 from taskc.ir.convert import bf16_bits
 from taskc.ir.dtype import BF16, F32, DType, from_numpy
-from taskc.ir.expr import Index, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index
 from taskc.ir.graph import Array, Graph, Node, Op, TensorType
 from taskc.ir.interpret import evaluate_tasks, symbols_of
 from taskc.ir.value import Dim

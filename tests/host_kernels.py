@@ -15,7 +15,8 @@ from taskc.codegen.host_library import HostLibrary
 from taskc.codegen.hostcc import compile_host
 from taskc.fuse.stitch import stitch
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index
 from taskc.ir.graph import Array
 from taskc.ir.program import Program
 from taskc.ir.task import Task

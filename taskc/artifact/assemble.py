@@ -29,7 +29,8 @@ from taskc.artifact.plan import (
     TensorArg,
     WeightMemory,
 )
-from taskc.ir.expr import Index, Var, prod, substitute
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Index, Var, prod
 from taskc.ir.graph import Graph
 from taskc.ir.program import Program
 

@@ -1,7 +1,6 @@
 """ModelPlan -> the payload of a library: the header, tables, strings, code images and weights at their offsets.
 
 The records are in `records.py`. Images and weights are not copied: a `Payload` lists them as pieces, in order.
-`python -m taskc.artifact.format` renews the C header.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from taskc.artifact.check_plan import check_plan
+from taskc.artifact.layout import Record, size_of
 from taskc.artifact.plan import (
     ArenaMemory,
     Arg,
@@ -33,10 +32,9 @@ from taskc.artifact.plan import (
     TensorArg,
     TensorMapArg,
 )
+from taskc.artifact.postfix import postfix
 from taskc.artifact.records import (
     MAGIC,
-    MAX_CODE,
-    MAX_STACK,
     VERSION,
     ArgKind,
     ArgRow,
@@ -52,9 +50,7 @@ from taskc.artifact.records import (
     KernelRow,
     MapRow,
     MemoryKind,
-    Op,
     PortRow,
-    Record,
     Span,
     StepKind,
     StepRow,
@@ -63,19 +59,15 @@ from taskc.artifact.records import (
     TargetRow,
     TensorRow,
     Text,
-    c_header,
-    size_of,
 )
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Binary, Expr, Index, Product, Sum, Var
+from taskc.ir.expr import Index
 
 Buffer = bytes | memoryview
 
-HEADER_PATH = Path(__file__).parent / "runtime" / "taskc_format.h"
 _CRC_FROM = 16  # the magic, the version and the sum itself come before
 _IMAGE_ALIGN = 64
 _WEIGHT_ALIGN = 4096
-_BINARY = {"//": Op.FLOOR_DIV, "%": Op.FLOOR_MOD, "min": Op.MIN, "max": Op.MAX}
 _TABLES: dict[str, type[Record]] = {
     "code": Code, "symbols": SymbolRow, "dims": DimRow, "inputs": PortRow, "outputs": PortRow, "targets": TargetRow,
     "images": ImageRow, "kernels": KernelRow, "tensors": TensorRow, "steps": StepRow, "args": ArgRow, "maps": MapRow,
@@ -282,55 +274,5 @@ def seal(head: bytearray) -> bytes:
     return bytes(head)
 
 
-def postfix(e: Index, symbols: dict[str, int]) -> list[Code]:
-    """`e` as instructions for a stack; ValueError where a variable is no symbol or the expression is too large."""
-    out: list[Code] = []
-    depth = _emit(e, symbols, out)
-    if any(not -(2**63) <= c.value < 2**63 for c in out):
-        raise ValueError(f"index expression with a constant that does not fit 64 bits: {e}")
-    if depth > MAX_STACK or len(out) > MAX_CODE:
-        raise ValueError(f"index expression too large for the runtime ({len(out)} instructions, depth {depth}): {e}")
-    return out
-
-
-def _emit(e: Index, symbols: dict[str, int], out: list[Code]) -> int:
-    """Appends the instructions of `e`; returns the deepest stack they need."""
-    if isinstance(e, int):
-        out.append(Code(Op.CONST, 0, e))
-        return 1
-    if isinstance(e, Var):
-        if e.name not in symbols:
-            raise ValueError(f"'{e.name}' is no symbol of the plan (its symbols: {', '.join(symbols) or 'none'})")
-        out.append(Code(Op.SYMBOL, symbols[e.name], 0))
-        return 1
-    if isinstance(e, Sum):
-        parts: list[tuple[Expr, int]] = [e.terms[k] for k in sorted(e.terms)]
-        depth = 0
-        for n, (atom, coefficient) in enumerate(parts):
-            depth = max(depth, (n > 0) + _emit(atom, symbols, out))
-            if coefficient != 1:
-                out += [Code(Op.CONST, 0, coefficient), Code(Op.MUL, 0, 0)]
-                depth = max(depth, (n > 0) + 2)
-            if n:
-                out.append(Code(Op.ADD, 0, 0))
-        if e.const:
-            out += [Code(Op.CONST, 0, e.const), Code(Op.ADD, 0, 0)]
-        return max(depth, 2)
-    if isinstance(e, Product):
-        depth = _emit(e.factors[0], symbols, out)
-        for f in e.factors[1:]:
-            depth = max(depth, 1 + _emit(f, symbols, out))
-            out.append(Code(Op.MUL, 0, 0))
-        return depth
-    assert isinstance(e, Binary)
-    depth = max(_emit(e.a, symbols, out), 1 + _emit(e.b, symbols, out))
-    out.append(Code(_BINARY[e.op], 0, 0))
-    return depth
-
-
 def _up(n: int, to: int) -> int:
     return (n + to - 1) // to * to
-
-
-if __name__ == "__main__":
-    HEADER_PATH.write_text(c_header())

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from taskc.ir.expr import Index, ceildiv, maximum
+from taskc.ir.arithmetic import ceildiv, maximum
+from taskc.ir.expr import Index
 
 ALIGNMENT = 256
 

@@ -1,40 +1,17 @@
-"""The binary records of a library's payload, declared once: the serializer packs them, the C header is generated from
-them.
-
-Every record is little-endian with C's natural alignment, without implicit padding; the C header asserts sizes and
-offsets.
-"""
+"""The binary records of a library's payload, declared once: the serializer packs them, the C header is generated from them."""
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from taskc.artifact.layout import I64, U32, U64, Magic, Record, U32x3, U32x5
 
 MAGIC = b"TASKCMDL"
 VERSION = 2
 MAX_RANK = 16
 MAX_STACK = 64  # depth of the expression evaluator
 MAX_CODE = 4096  # instructions of one expression
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A C integer type and its `struct` letter; `count` > 1 makes an array."""
-
-    c_type: str
-    letter: str
-    count: int = 1
-
-
-U32 = Annotated[int, Scalar("uint32_t", "I")]
-U64 = Annotated[int, Scalar("uint64_t", "Q")]
-I64 = Annotated[int, Scalar("int64_t", "q")]
-U32x3 = Annotated[tuple[int, int, int], Scalar("uint32_t", "I", 3)]
-U32x5 = Annotated[tuple[int, int, int, int, int], Scalar("uint32_t", "I", 5)]
-Magic = Annotated[bytes, Scalar("char", "s", 8)]
 
 
 class DTypeCode(IntEnum):
@@ -101,56 +78,6 @@ class KernelFlag(IntEnum):
 
 
 ENUMS: tuple[type[IntEnum], ...] = (DTypeCode, Op, ImageKind, MemoryKind, StepKind, ArgKind, KernelFlag)
-
-
-class Record:
-    """Base of the records: a frozen dataclass whose annotations are the layout."""
-
-    def pack(self) -> bytes:
-        """The record's bytes."""
-        out = bytearray()
-        for name, kind, count in layout(type(self)):
-            value: Any = getattr(self, name)
-            if isinstance(kind, Scalar):
-                if kind.letter == "s":
-                    out += struct.pack(f"<{kind.count}s", value)
-                elif kind.count > 1:
-                    out += struct.pack(f"<{kind.count}{kind.letter}", *value)
-                else:
-                    out += struct.pack("<" + kind.letter, value)
-            else:
-                for part in value if count > 1 else (value,):
-                    out += part.pack()
-        return bytes(out)
-
-
-Kind = Scalar | type[Record]
-
-
-@cache
-def layout(record: type[Record]) -> tuple[tuple[str, Kind, int], ...]:
-    """(field, scalar or nested record, repeat count) in order."""
-    hints = get_type_hints(record, include_extras=True)
-    out: list[tuple[str, Kind, int]] = []
-    for f in fields(record):  # type: ignore[arg-type]
-        hint = hints[f.name]
-        if get_origin(hint) is Annotated:
-            out.append((f.name, get_args(hint)[1], 1))
-        elif get_origin(hint) is tuple:
-            out.append((f.name, get_args(hint)[0], len(get_args(hint))))
-        else:
-            out.append((f.name, hint, 1))
-    return tuple(out)
-
-
-@cache
-def size_of(record: type[Record]) -> int:
-    """Bytes of a record."""
-    total = 0
-    for _, kind, count in layout(record):
-        scalar = isinstance(kind, Scalar)
-        total += struct.calcsize(f"<{kind.count}{kind.letter}") if scalar else count * size_of(kind)
-    return total
 
 
 @dataclass(frozen=True)
@@ -336,46 +263,3 @@ RECORDS: tuple[type[Record], ...] = (
     Text, IndexRef, Span, Table, Code, SymbolRow, DimRow, PortRow, TargetRow, ImageRow, KernelRow, TensorRow, StepRow,
     ArgRow, MapRow, EdgeRow, Header,
 )  # fmt: skip
-
-
-def snake(name: str) -> str:
-    """CamelCase -> camel_case."""
-    return "".join(
-        "_" + c.lower() if c.isupper() and i and not name[i - 1].isupper() else c.lower() for i, c in enumerate(name)
-    )
-
-
-def c_header() -> str:
-    """The text of `runtime/taskc_format.h`."""
-    out = [
-        "/* Generated from taskc/artifact/records.py by `python -m taskc.artifact.format`; do not edit. */",
-        "#ifndef TASKC_FORMAT_H", "#define TASKC_FORMAT_H", "#include <stddef.h>", "#include <stdint.h>", "",
-        f'#define FMT_MAGIC "{MAGIC.decode()}"', f"#define FMT_VERSION {VERSION}u", f"#define FMT_MAX_RANK {MAX_RANK}u",
-        f"#define FMT_MAX_STACK {MAX_STACK}u", f"#define FMT_MAX_CODE {MAX_CODE}u", "",
-    ]  # fmt: skip
-    for enum in ENUMS:
-        prefix = "FMT_" + snake(enum.__name__).upper()
-        out.append(f"enum {{ {', '.join(f'{prefix}_{m.name} = {m.value}' for m in enum)} }};")
-    for record in RECORDS:
-        out += ["", *_c_struct(record)]
-    return "\n".join([*out, "", "#endif", ""])
-
-
-def _c_name(record: type[Record]) -> str:
-    return "fmt_" + snake(record.__name__.removesuffix("Row"))
-
-
-def _c_struct(record: type[Record]) -> list[str]:
-    name = _c_name(record)
-    out, checks, offset = (
-        [f"typedef struct {name} {{"],
-        [f'_Static_assert(sizeof({name}) == {size_of(record)}, "{name}");'],
-        0,
-    )
-    for field, kind, count in layout(record):
-        scalar = isinstance(kind, Scalar)
-        n = kind.count if scalar else count
-        out.append(f"  {kind.c_type if scalar else _c_name(kind)} {field}{f'[{n}]' if n > 1 else ''};")
-        checks.append(f'_Static_assert(offsetof({name}, {field}) == {offset}, "{name}.{field}");')
-        offset += struct.calcsize(f"<{kind.count}{kind.letter}") if scalar else count * size_of(kind)
-    return [*out, f"}} {name};", *checks]

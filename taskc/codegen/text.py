@@ -9,7 +9,8 @@ import numpy as np
 from typing_extensions import assert_never
 
 from taskc.ir.dtype import BF16, BOOL, F16, F32, F64, DType
-from taskc.ir.expr import Binary, Expr, Index, Product, Sum, Var, bounds
+from taskc.ir.expr import Binary, Expr, Index, Product, Sum, Var
+from taskc.ir.facts import bounds
 from taskc.ir.functions import FUNCTIONS
 from taskc.ir.value import Call, Cast, Choose, Const, Element, Guard, Hole, Let, Load, Number, Reduce, Value
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskc.ir.expr import Binary, Expr, Index, Product, Var, exact_div, linear, variables
+from taskc.ir.expr import Binary, Expr, Index, Product, Var, linear
+from taskc.ir.facts import variables
+from taskc.ir.proofs import exact_div
 from taskc.ir.task import Axis
 
 

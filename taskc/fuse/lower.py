@@ -11,9 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from taskc.fuse.width import LANE, contiguous_width
 from taskc.ir.dtype import I64
-from taskc.ir.expr import Index, Var, mentions, positive, substitute
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Index, Var
+from taskc.ir.facts import mentions
 from taskc.ir.partial import COMBINE, identity
 from taskc.ir.program import Buffer, Declare, DefineValue, For, Pointer, Set, Stmt, VectorLoad
+from taskc.ir.proofs import positive
 from taskc.ir.value import (
     Call,
     Cast,

@@ -14,7 +14,8 @@ from math import prod as int_prod
 from taskc.fuse.inverse import Refusal, invert
 from taskc.fuse.units import Unit, with_source
 from taskc.fuse.width import vector_width
-from taskc.ir.expr import Var, substitute
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Var
 from taskc.ir.task import Contraction, Map, Rows, Store, Task, inputs, map_values, outputs, reach
 from taskc.ir.value import Call, Choose, Guard, Let, Load, Names, Reduce, Tensor, Value, at, is_view, rewrite, walk
 

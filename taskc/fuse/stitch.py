@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from taskc.fuse.lower import Lowering, no_holes
 from taskc.fuse.width import LANE, choose_shape, contiguous_width, lane, main_load
 from taskc.ir.dtype import I64
-from taskc.ir.expr import Index, Var, positive, substitute, variables
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Index, Var
+from taskc.ir.facts import variables
 from taskc.ir.mapping import TaskMapping, tile_mapping
 from taskc.ir.partial import Partial
 from taskc.ir.program import (
@@ -37,6 +39,7 @@ from taskc.ir.program import (
     VectorLoad,
     VectorStore,
 )
+from taskc.ir.proofs import positive
 from taskc.ir.task import Store, Task, inputs, outputs, ports
 from taskc.ir.value import Element, Hole, Let, Load, Names, Number, Reduce, Value, at, guard, is_view, walk
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from taskc.errors import Unsupported
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import F32
-from taskc.ir.expr import Expr, Index, Product, Sum, Var, bounds, divisor, linear, prod
+from taskc.ir.expr import Expr, Index, Product, Sum, Var, linear, prod
+from taskc.ir.facts import bounds, divisor
 from taskc.ir.graph import Graph, Node, OpError
 from taskc.ir.task import Contraction, Map, Store, Task, axis, map_values
 from taskc.ir.value import Const, Dim, Load, Tensor, Value, rewrite

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from taskc.ir.expr import Index, Var, divisor, mentions, positive, substitute
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Index, Var
+from taskc.ir.facts import divisor, mentions
 from taskc.ir.mapping import covers
+from taskc.ir.proofs import positive
 from taskc.ir.value import Load, Tensor, Value, loads
 
 LANE = "lane_"  # the variable that runs over the elements of one vector

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from taskc.ir.expr import Index, ravel, unravel
+from taskc.ir.expr import Index
+from taskc.ir.positions import ravel, unravel
 
 At = Callable[[Index, Index], tuple[Index, ...]]
 Layout = Callable[[Index, Index], Index]

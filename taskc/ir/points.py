@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from taskc.ir.expr import Var, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Var
 from taskc.ir.graph import Array
-from taskc.ir.interpret import Point, statistic_of
+from taskc.ir.interpret import statistic_of
+from taskc.ir.meaning import Point
 from taskc.ir.task import Attention, Axis, Contraction, Map, Rows, Store, Task
 from taskc.ir.value import Tensor, Value
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, Var, bounds, divisor
+from taskc.ir.expr import Index, Var
+from taskc.ir.facts import bounds, divisor
 from taskc.ir.mapping import Layout
 from taskc.ir.task import Store
 from taskc.ir.value import Element, Tensor, Value

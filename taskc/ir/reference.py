@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from taskc.ir.convert import stored_as, values_of
-from taskc.ir.expr import Expr, evaluate, substitute
+from taskc.ir.evaluation import evaluate, substitute
+from taskc.ir.expr import Expr
 from taskc.ir.graph import Array, Graph, Op, TensorType
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, Var, mentions
+from taskc.ir.expr import Index, Var
+from taskc.ir.facts import mentions
 from taskc.ir.value import Dim, Load, Tensor, Value, loads
 
 _VECTOR = 16  # elements of the widest access, of the narrowest type

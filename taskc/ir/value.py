@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Union
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, Var, positive, ravel, substitute
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Index, Var
 from taskc.ir.functions import FUNCTIONS
+from taskc.ir.positions import ravel
+from taskc.ir.proofs import positive
 
 Dim = Index
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taskc.ir.arithmetic import floor_div
 from taskc.ir.dtype import BOOL
-from taskc.ir.expr import exact_div, floor_div, prod, unravel
+from taskc.ir.expr import prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.positions import unravel
+from taskc.ir.proofs import exact_div
 from taskc.ir.task import Attention as AttentionTask
 from taskc.ir.task import Store, axis
 from taskc.ir.value import Hole, Tensor

@@ -10,7 +10,8 @@ import numpy as np
 from taskc.ir import value
 from taskc.ir.convert import convert
 from taskc.ir.dtype import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
-from taskc.ir.expr import Expr, bounds
+from taskc.ir.expr import Expr
+from taskc.ir.facts import bounds
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Tensor

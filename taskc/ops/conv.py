@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskc.ir.expr import Index, floor_div, prod, unravel
+from taskc.ir.arithmetic import floor_div
+from taskc.ir.expr import Index, prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.positions import unravel
 from taskc.ir.task import Contraction, Map, Store, axis
 from taskc.ir.value import Dim, Hole, Reduce, Tensor, call, guard, inside
 from taskc.ops.channels import add_per_channel

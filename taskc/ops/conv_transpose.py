@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskc.ir.expr import Index, floor_div, prod, unravel
+from taskc.ir.arithmetic import floor_div
+from taskc.ir.expr import Index, prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.positions import unravel
 from taskc.ir.task import Contraction, Store, axis
 from taskc.ir.value import Dim, Hole, Tensor, guard, inside
 from taskc.ops.channels import add_per_channel

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskc.ir.expr import Index, prod, unravel
+from taskc.ir.expr import Index, prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.positions import unravel
 from taskc.ir.task import Contraction, Map, Rows, Statistic, Store, Task, axis
 from taskc.ir.value import Dim, Hole, Load, Tensor
 from taskc.ops.constants import widened

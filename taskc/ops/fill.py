@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskc.ir import value
+from taskc.ir.arithmetic import ceildiv, maximum
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import F32, I32, I64, DType
-from taskc.ir.expr import Expr, Index, ceildiv, maximum, prod, ravel
+from taskc.ir.expr import Expr, Index, prod
 from taskc.ir.graph import Array, Op, TensorType
+from taskc.ir.positions import ravel
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Dim, Number, Tensor, Value, call, choose
 from taskc.ops.known import known, known_indices, plain_shape

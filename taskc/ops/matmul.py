@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskc.ir.dtype import F32, F64, DType
-from taskc.ir.expr import prod, unravel
+from taskc.ir.expr import prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.positions import unravel
 from taskc.ir.task import Contraction, Store, axis
 from taskc.ir.value import Dim, Hole, Tensor
 from taskc.ops.broadcast import broadcast_load, broadcast_shapes

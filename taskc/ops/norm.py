@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import exact_div, prod, unravel
+from taskc.ir.expr import prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.positions import unravel
+from taskc.ir.proofs import exact_div
 from taskc.ir.task import Rows, Statistic, Store, axis
 from taskc.ir.value import Const, Dim, Hole, Tensor, Value, call
 from taskc.ops.broadcast import broadcast_load, broadcast_shapes

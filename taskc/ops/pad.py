@@ -8,7 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from taskc.ir.expr import Expr, Index, bounds, floor_mod, maximum, minimum
+from taskc.ir.arithmetic import floor_mod, maximum, minimum
+from taskc.ir.expr import Expr, Index
+from taskc.ir.facts import bounds
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Dim, Tensor, Value, choose, guard, inside

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taskc.ir.arithmetic import ceildiv, maximum, minimum
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, Var, ceildiv, maximum, minimum, prod
+from taskc.ir.expr import Index, Var, prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Dim, Reduce, Tensor, Value, call, choose, guard, inside

@@ -9,8 +9,8 @@ from math import prod as int_prod
 
 import numpy as np
 
+from taskc.ir.arithmetic import maximum, minimum
 from taskc.ir.dtype import BOOL, U8, DType
-from taskc.ir.expr import maximum, minimum
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Rows, Statistic, Store
 from taskc.ir.value import Cast, Const, Dim, Hole, Tensor, Value, call

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskc.ir.expr import Index, exact_div, prod, ravel, unravel
+from taskc.ir.expr import Index, prod
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.positions import ravel, unravel
+from taskc.ir.proofs import exact_div
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Dim, Tensor
 from taskc.ops.known import known_indices, known_ints, normal_axes, normal_axis, plain_shape

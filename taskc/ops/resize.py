@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taskc.ir.arithmetic import maximum, minimum
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, maximum, minimum
+from taskc.ir.expr import Index
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Const, Dim, Tensor, Value, call

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, prod, unravel
+from taskc.ir.expr import Index, prod
 from taskc.ir.graph import OpError
+from taskc.ir.positions import unravel
 from taskc.ir.task import Axis, axis
 from taskc.ir.value import Dim, Hole, Value, call
 from taskc.ops.constants import number

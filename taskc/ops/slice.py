@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskc.ir.expr import Expr, Index, bounds, ceildiv, maximum, minimum
+from taskc.ir.arithmetic import ceildiv, maximum, minimum
+from taskc.ir.expr import Expr, Index
+from taskc.ir.facts import bounds
 from taskc.ir.graph import Array, Op, OpError, TensorType
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Dim, Tensor

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from taskc.ir.expr import Expr, Index, bounds, exact_div, maximum, minimum
+from taskc.ir.arithmetic import maximum, minimum
+from taskc.ir.expr import Expr, Index
+from taskc.ir.facts import bounds
 from taskc.ir.graph import Array, OpError
+from taskc.ir.proofs import exact_div
 
 
 def _divide(a: Index, b: Index) -> Index:

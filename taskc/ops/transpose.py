@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskc.ir.expr import Index, exact_div
+from taskc.ir.expr import Index
 from taskc.ir.graph import Array, Op, OpError, TensorType
+from taskc.ir.proofs import exact_div
 from taskc.ir.task import Map, Store, axis
 from taskc.ir.value import Dim, Tensor
 from taskc.ops.registry import Example, Reading, examples, onnx_reader

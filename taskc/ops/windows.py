@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskc.ir.expr import ceildiv, divides, floor_div, minimum
+from taskc.ir.arithmetic import ceildiv, floor_div, minimum
+from taskc.ir.proofs import divides
 from taskc.ir.value import Dim
 from taskc.ops.registry import Reading
 

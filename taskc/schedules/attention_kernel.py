@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from taskc.ir.arithmetic import ceildiv, maximum, minimum
 from taskc.ir.dtype import F32
-from taskc.ir.expr import Index, ceildiv, maximum, mentions, minimum, prod, substitute, unravel
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Index, prod
+from taskc.ir.facts import mentions
 from taskc.ir.mapping import Layout, tile_mapping
+from taskc.ir.positions import unravel
 from taskc.ir.program import (
     Bind,
     Buffer,

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+from taskc.ir.arithmetic import ceildiv, minimum
 from taskc.ir.dtype import I32, DType
-from taskc.ir.expr import Index, Var, ceildiv, minimum, prod, unravel
+from taskc.ir.expr import Index, Var, prod
 from taskc.ir.mapping import Layout, padded
+from taskc.ir.positions import unravel
 from taskc.ir.program import (
     Bind,
     Buffer,

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from taskc.ir.expr import Index, ceildiv, prod, unravel
+from taskc.ir.arithmetic import ceildiv
+from taskc.ir.expr import Index, prod
+from taskc.ir.positions import unravel
 from taskc.ir.program import Program, StoreTile, block_vars, thread_var
 from taskc.ir.task import Map, Task, task_loads
 from taskc.ir.value import Reduce, Tensor, walk

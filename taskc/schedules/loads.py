@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from taskc.ir.expr import Var, linear, substitute, variables
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Var, linear
+from taskc.ir.facts import variables
 from taskc.ir.task import Axis
 from taskc.ir.value import Guard, Load, Value, is_view, loads, walk
 

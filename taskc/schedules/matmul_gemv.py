@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+from taskc.ir.arithmetic import ceildiv
 from taskc.ir.dtype import BOOL, F32, F64, DType
-from taskc.ir.expr import Index, ceildiv, prod
+from taskc.ir.expr import Index, prod
 from taskc.ir.program import Buffer, FetchTile, Program, Set, StoreTile, TilePort, block_vars, thread_var
 from taskc.ir.task import Axis, Contraction, Task, reach
 from taskc.ir.value import Cast, Value, call, is_constant, is_view

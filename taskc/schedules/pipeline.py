@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskc.ir.expr import Index, Var, bounds
+from taskc.ir.expr import Index, Var
+from taskc.ir.facts import bounds
 from taskc.ir.program import Assign, Program, Variable
 
 Step = Callable[[Index, Index], None]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from taskc.ir.expr import bounds
+from taskc.ir.facts import bounds
 from taskc.ir.partial import ARG, COMBINE
 from taskc.ir.program import Program
 from taskc.ir.task import Rows, Task

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from math import ceil
 
 from taskc.fuse.width import contiguous_width, lane, main_load
-from taskc.ir.expr import Var, substitute
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Var
 from taskc.ir.task import Rows
 from taskc.ir.value import loads
 from taskc.schedules.rows_schedule import Schedule

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from taskc.ir.arithmetic import ceildiv, minimum
 from taskc.ir.dtype import I32, I64
-from taskc.ir.expr import Index, Var, ceildiv, minimum
+from taskc.ir.expr import Index, Var
 from taskc.ir.mapping import row_major
 from taskc.ir.partial import ARG, Partial
 from taskc.ir.program import (

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, evaluate, variables
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index
+from taskc.ir.facts import variables
 from taskc.ir.program import Program
 from taskc.ir.task import Attention, Contraction, Map, Task, outputs
 from taskc.ir.value import loads

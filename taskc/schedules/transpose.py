@@ -14,8 +14,12 @@ from math import ceil
 from math import prod as int_prod
 
 from taskc.fuse.width import contiguous_width, lane
-from taskc.ir.expr import Index, Var, ceildiv, mentions, prod, substitute, unravel
+from taskc.ir.arithmetic import ceildiv
+from taskc.ir.evaluation import substitute
+from taskc.ir.expr import Index, Var, prod
+from taskc.ir.facts import mentions
 from taskc.ir.mapping import Layout
+from taskc.ir.positions import unravel
 from taskc.ir.program import Buffer, Commit, Fetch, LoadPort, Program, StoreTile, block_vars, thread_var
 from taskc.ir.task import Axis, Map, Store, Task
 from taskc.ir.value import Hole, Let, Load, Reduce, guard, loads, rewrite, walk

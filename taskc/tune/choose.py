@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskc.errors import UsageError
-from taskc.ir.expr import Index, Var, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index, Var
 from taskc.ir.task import Task
 from taskc.schedules import TEMPLATES, Template, traits_of
 from taskc.targets.target import Target

@@ -10,7 +10,8 @@ from functools import cached_property
 from taskc.codegen.nvrtc import nvrtc_version
 from taskc.fuse.stitch import task_dims
 from taskc.fuse.units import Unit
-from taskc.ir.expr import Var, variables
+from taskc.ir.expr import Var
+from taskc.ir.facts import variables
 from taskc.ir.printer import task_text
 from taskc.ir.task import Contraction, Rows, Store, Task, inputs, map_values, outputs
 from taskc.ir.value import Load, Tensor, Value, rewrite

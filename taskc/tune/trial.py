@@ -28,7 +28,8 @@ from taskc.artifact.plan import (
     TensorArg,
 )
 from taskc.ir.dtype import DType
-from taskc.ir.expr import Index, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index
 from taskc.ir.program import Program
 from taskc.ir.value import Tensor
 

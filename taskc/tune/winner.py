@@ -14,7 +14,7 @@ import numpy as np
 
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import BF16, F16, F64, DType
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.graph import Array
 from taskc.ir.points import Positions, Sampled, evaluate_points, point_axes
 from taskc.ir.task import Attention, Contraction, Map, Rows, Task, task_loads

@@ -31,8 +31,9 @@ from taskc.artifact.plan import (
     TensorMapArg,
     WeightMemory,
 )
+from taskc.ir.arithmetic import ceildiv
 from taskc.ir.dtype import F32, I32
-from taskc.ir.expr import Index, Var, ceildiv
+from taskc.ir.expr import Index, Var
 
 HOST_KERNELS = r"""
 #include <cstring>

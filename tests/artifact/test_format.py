@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 from taskc.artifact import loader
-from taskc.artifact.format import HEADER_PATH, seal, serialize
+from taskc.artifact.c_header import HEADER_PATH, c_header
+from taskc.artifact.format import seal, serialize
+from taskc.artifact.layout import size_of
 from taskc.artifact.plan import Copy, ModelPlan, Port, Symbol, TargetPlan
-from taskc.artifact.records import VERSION, Header, c_header, size_of
+from taskc.artifact.records import VERSION, Header
+from taskc.ir.arithmetic import maximum, minimum
 from taskc.ir.dtype import F32
-from taskc.ir.expr import Index, Var, evaluate, maximum, minimum
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index, Var
 from tests.artifact.artifact_plans import affine_plan, host_code, symbolic_plan
 from tests.artifact.artifact_process import python
 
@@ -23,7 +27,7 @@ Write = Callable[..., Path]
 
 
 def test_header_is_up_to_date() -> None:
-    assert HEADER_PATH.read_text() == c_header(), "run `python -m taskc.artifact.format`"
+    assert HEADER_PATH.read_text() == c_header(), "run `python -m taskc.artifact.c_header`"
 
 
 def random_index(rng: np.random.Generator, symbols: list[Var], depth: int) -> Index:

@@ -8,7 +8,8 @@ from itertools import combinations
 import pytest
 
 from taskc.artifact.memory import ALIGNMENT, MemoryPlan, Use, order, plan_memory
-from taskc.ir.expr import Index, Var, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index, Var
 
 S, T = Var("S", 1), Var("T", 1)
 SIZES = [{"S": s, "T": t} for s, t in ((1, 1), (3, 400), (257, 2), (1000, 1000))]

@@ -15,8 +15,9 @@ from taskc.codegen.emit import emit, parameters
 from taskc.codegen.host_library import HostLibrary
 from taskc.codegen.hostcc import compile_host
 from taskc.codegen.text import ValueText, const_text, converted
+from taskc.ir.arithmetic import minimum
 from taskc.ir.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, U64, DType
-from taskc.ir.expr import Var, minimum
+from taskc.ir.expr import Var
 from taskc.ir.graph import Graph
 from taskc.ir.program import (
     Assign,

@@ -8,7 +8,9 @@ from itertools import combinations, permutations, product
 import pytest
 
 from taskc.fuse.inverse import Refusal, invert
-from taskc.ir.expr import Index, Var, evaluate, prod, ravel, unravel
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index, Var, prod
+from taskc.ir.positions import ravel, unravel
 from taskc.ir.task import Axis, axis
 
 Map = tuple[list[Axis], list[Index], list[Index]]  # axes, image, shape

@@ -10,7 +10,7 @@ import pytest
 from taskc.codegen.device import INCLUDE
 from taskc.codegen.host_library import HostLibrary
 from taskc.codegen.hostcc import compile_host
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.graph import Array, Graph
 from taskc.ir.interpret import evaluate_graph
 from taskc.targets import TARGETS

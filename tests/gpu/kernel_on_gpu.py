@@ -20,7 +20,7 @@ from taskc.codegen.emit import emit
 from taskc.codegen.nvrtc import compile_cuda
 from taskc.fuse.stitch import stitch
 from taskc.ir.dtype import F16, F32, F64, DType
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.graph import Array
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.program import Program

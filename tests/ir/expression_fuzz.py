@@ -6,7 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from taskc.ir.expr import Index, Var, evaluate, maximum, minimum
+from taskc.ir.arithmetic import maximum, minimum
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Index, Var
 
 Values = Mapping[str, int]
 Meaning = Callable[[Values], int]

@@ -14,30 +14,12 @@ from taskc.codegen.device import INCLUDE
 from taskc.codegen.host_library import HostLibrary
 from taskc.codegen.hostcc import compile_host
 from taskc.codegen.text import condition_text, index_text
-from taskc.ir.expr import (
-    Index,
-    Sum,
-    Var,
-    bounds,
-    ceildiv,
-    divides,
-    divisor,
-    evaluate,
-    exact_div,
-    floor_div,
-    floor_mod,
-    is_below,
-    linear,
-    maximum,
-    mentions,
-    minimum,
-    positive,
-    prod,
-    ravel,
-    substitute,
-    unravel,
-    variables,
-)
+from taskc.ir.arithmetic import ceildiv, floor_div, floor_mod, maximum, minimum
+from taskc.ir.evaluation import evaluate, substitute
+from taskc.ir.expr import Index, Sum, Var, linear, prod
+from taskc.ir.facts import bounds, divisor, mentions, variables
+from taskc.ir.positions import ravel, unravel
+from taskc.ir.proofs import divides, exact_div, is_below, positive
 from tests.ir import expression_fuzz as fuzz
 
 SECONDS = 3.5  # a seed

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskc.ir.expr import Var, bounds, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Var
+from taskc.ir.facts import bounds
 from taskc.ir.mapping import (
     LDMATRIX_ROW,
     MMA_M16N8_C,

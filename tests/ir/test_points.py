@@ -7,7 +7,8 @@ import pytest
 
 from taskc.ir.convert import bf16_bits, stored_as
 from taskc.ir.dtype import BF16, F16, F32, DType, from_numpy
-from taskc.ir.expr import Var, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Var
 from taskc.ir.graph import Array, OpError, TensorType
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.points import evaluate_points, point_axes

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from taskc.ir.dtype import from_numpy
-from taskc.ir.expr import Var, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Var
 from taskc.ir.graph import Op, OpError, TensorType
 from taskc.ops.registry import EXAMPLES, Example, load_operators
 

@@ -16,7 +16,7 @@ from taskc.codegen.hostcc import compile_host
 from taskc.fuse.stitch import stitch
 from taskc.ir.convert import values_of
 from taskc.ir.dtype import DType
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.graph import Array
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.program import Program

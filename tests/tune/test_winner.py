@@ -10,7 +10,7 @@ import pytest
 
 from taskc.ir.convert import stored_as
 from taskc.ir.dtype import BF16, BOOL, F16, F32, I64, DType
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.graph import Array, Op, TensorType
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.points import point_axes

@@ -1,4 +1,4 @@
-/* Generated from taskc/artifact/records.py by `python -m taskc.artifact.format`; do not edit. */
+/* Generated from taskc/artifact/records.py by `python -m taskc.artifact.c_header`; do not edit. */
 #ifndef TASKC_FORMAT_H
 #define TASKC_FORMAT_H
 #include <stddef.h>
