@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from bench.cases import Case, build, feeds
 from bench.machines import Cuda, Host, Machine
 from bench.report import heading, table, target_here, write_json
 from bench.timing import summary
-from bench.walk import Walk, compile_with_kernels
+from bench.walk import Walk, compile_with_launches
 from models import zoo
 from taskc.artifact import loader
 from taskc.artifact.plan import Launch, TensorArg
@@ -36,7 +37,7 @@ from taskc.ir.expr import Index
 from taskc.ir.task import Attention, Contraction, Map, Task
 from taskc.ir.value import Reduce, walk
 from taskc.targets import TARGETS
-from taskc.tune.kernels import BuiltKernel
+from taskc.tune.launches import BuiltLaunch
 
 COLUMNS = {
     "share": "5.1f", "us": "7.2f", "warm_us": "7.2f", "marginal_us": "7.2f", "x_floor": "6.1f", "GB/s": "6.0f", "TFLOP/s": "6.1f",
@@ -82,12 +83,12 @@ def problem(task: Task, walked: Walk) -> str:
 def moved_bytes(step: Launch, task: Task, walked: Walk) -> int:
     """The fewest bytes a launch must move: each tensor once; of a table that a map gathers from, no more than the map's points."""
     total = 0
-    numbers = {a.tensor for a in step.args if isinstance(a, TensorArg)}
+    uses = Counter(a.tensor for a in step.args if isinstance(a, TensorArg))  # branches may share one
     points = int(np.prod([walked.at(a.extent) for a in task.axes])) if isinstance(task, Map) else None
     gathers = isinstance(task, Map) and not any(isinstance(v, Reduce) for s in task.stores for v in walk(s.value))
-    for n in numbers:
+    for n, times in uses.items():
         nbytes = walked.nbytes(n)
-        total += min(nbytes, points * walked.target.tensors[n].dtype.bytes) if gathers and points is not None else nbytes
+        total += min(nbytes, times * points * walked.target.tensors[n].dtype.bytes) if gathers and points is not None else nbytes
     return total
 
 
@@ -104,13 +105,14 @@ def repeated(walked: Walk, step: Launch, machine: Machine, repeat: int) -> tuple
     return machine.microseconds(calls * rounds) / (copies * rounds), warm
 
 
-def measure_launch(walked: Walk, step: Launch, built: BuiltKernel, repeat: int) -> dict[str, Any]:
+def measure_launch(walked: Walk, step: Launch, built: BuiltLaunch, repeat: int) -> dict[str, Any]:
     machine = walked.machine
     kernel = walked.target.kernels[step.kernel]
     device = TARGETS[walked.target.target].device
     us, warm = repeated(walked, step, machine, repeat)
-    task = built.unit.task
-    work, nbytes = flops(task, walked), moved_bytes(step, task, walked)
+    first, branches = built.kernels[0], len(built.kernels)
+    task = first.unit.task
+    work, nbytes = branches * flops(task, walked), moved_bytes(step, task, walked)
     wide = not isinstance(task, (Contraction, Attention)) or task.operand == F32
     floor = max(nbytes / device.memory_rate, work / (device.fp32_rate if wide else device.mma_f16_rate)) * 1e6
     return {
@@ -118,9 +120,10 @@ def measure_launch(walked: Walk, step: Launch, built: BuiltKernel, repeat: int) 
         "TFLOP/s": round(work / us / 1e6, 2), "floor_us": round(floor, 3), "x_floor": round(us / floor, 2) if floor else None,
         "grid": [walked.at(g) for g in step.grid], "blocks": int(np.prod([walked.at(g) for g in step.grid])), "threads": kernel.threads,
         "shared_bytes": kernel.shared_bytes, "regs": kernel.registers, "spill": kernel.spill_bytes, "symbol": kernel.symbol,
-        "template": built.choice.template.NAME, "schedule": str(built.choice.schedule),
-        "predicted_us": round(built.choice.seconds * 1e6, 2), "problem": problem(task, walked),
-        "refused": list(built.unit.refused), "joined": list(built.unit.joined),
+        "template": first.choice.template.NAME, "schedule": str(first.choice.schedule),
+        "predicted_us": round(sum(k.choice.seconds for k in built.kernels) * 1e6, 2), "branches": branches,
+        "problem": (f"{branches} x " if branches > 1 else "") + problem(task, walked),
+        "refused": [r for k in built.kernels for r in k.unit.refused], "joined": [j for k in built.kernels for j in k.unit.joined],
         "name": step.name,
     }  # fmt: skip
 
@@ -129,7 +132,7 @@ def profile(source: str, library: Path, target: str, feed: dict[str, Any], *, re
     """Compiles and measures a model -> {'graph_us', 'chain_us', 'sum_us', 'rows' (slowest first), …}.
 
     Raises RuntimeError where the launches one by one give other outputs than the library."""
-    plan, kernels, seconds = compile_with_kernels(source, library, target)
+    plan, launches, seconds = compile_with_launches(source, library, target)
     model = loader.load(library, device="host" if target == "host" else "cuda:0")
     expected = model.run(feed)
     model.time_device(5)
@@ -143,7 +146,7 @@ def profile(source: str, library: Path, target: str, feed: dict[str, Any], *, re
         if not np.array_equal(walked.output(n), expected[port.name]):
             raise RuntimeError(f"launch by launch, output {port.name} differs from the library's: the tables are read wrongly")
     chain_us = machine.microseconds(chain)
-    rows = [{"launch": n, **measure_launch(walked, s, b, repeat)} for (n, s), b in zip(steps, kernels, strict=True)]
+    rows = [{"launch": n, **measure_launch(walked, s, b, repeat)} for (n, s), b in zip(steps, launches, strict=True)]
     if marginal:
         for i, row in enumerate(rows):
             row["marginal_us"] = round(chain_us - machine.microseconds(chain[:i] + chain[i + 1 :]), 3)

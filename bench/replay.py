@@ -17,6 +17,7 @@ from taskc.compile import Options, read_groups
 from taskc.observe import Observer
 from taskc.targets import TARGETS
 from taskc.tune.kernels import build_kernels
+from taskc.tune.launches import make_launches
 
 MODELS = (*zoo.FULL, "bert_tiny_dyn")
 SHOWN = 40  # lines of the first difference
@@ -27,10 +28,11 @@ def launches(model: str, half: bool, target: str) -> str:
     front = read_groups(zoo.build(model, half=half), Options(), Observer())
     seen: set[str] = set()
     parts: list[str] = []
-    for k in build_kernels(front.groups, TARGETS[target], front.sizes):
-        head = f"// {' + '.join(k.unit.source)}: {k.choice.template.NAME} {k.choice.schedule}\n"
-        parts.append(head + (f"// as {k.symbol} before\n" if k.symbol in seen else k.text))
-        seen.add(k.symbol)
+    for x in make_launches(build_kernels(front.groups, TARGETS[target], front.sizes), TARGETS[target], front.sizes):
+        choice = x.kernels[0].choice
+        head = f"// {x.name}: {choice.template.NAME} {choice.schedule}\n"
+        parts.append(head + (f"// as {x.symbol} before\n" if x.symbol in seen else x.text))
+        seen.add(x.symbol)
     return "\n".join(parts)
 
 

@@ -35,7 +35,7 @@ def _measure(case: Case, request: Mapping[str, Any]) -> dict[str, Any]:
     source, paths = str(case.path("model.onnx")), {k: case.path(f"{k}.so") for k in ("us", "no_pdl_us", "unfused_us")}
     plan = compile_model(source, paths["us"], options=options)
     write_library(without_early_launches(plan), paths["no_pdl_us"])
-    compile_model(source, paths["unfused_us"], options=replace(options, fuse=False))
+    compile_model(source, paths["unfused_us"], options=replace(options, fuse=False, branches=False))
     feed = feeds(onnx.load(str(case.path("model.onnx"))), 1)
     models = {k: loader.load(path, device="host" if target == "host" else "cuda:0") for k, path in paths.items()}
     outputs = {k: model.run(feed) for k, model in models.items()}  # on the host the timed runs write there again

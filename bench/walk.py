@@ -30,27 +30,27 @@ from taskc.compile import Options, compile_model
 from taskc.ir.evaluation import evaluate
 from taskc.ir.expr import Index
 from taskc.observe import Observer
-from taskc.tune.kernels import BuiltKernel
+from taskc.tune.launches import BuiltLaunch
 
 
 @dataclass
 class Listening(Observer):
-    """An observer that keeps the built kernels: the plan itself knows neither schedules nor tasks."""
+    """An observer that keeps the built launches: the plan itself knows neither schedules nor tasks."""
 
-    kernels: list[BuiltKernel] = field(default_factory=list[BuiltKernel])
+    launches: list[BuiltLaunch] = field(default_factory=list[BuiltLaunch])
 
     def step(self, name: str, run: Any, text: Any = None) -> Any:
         result = super().step(name, run, text)
-        if name == "kernels":
-            self.kernels = list(result)
+        if name == "launches":
+            self.launches = list(result)
         return result
 
 
-def compile_with_kernels(source: str, out: Path, target: str) -> tuple[ModelPlan, list[BuiltKernel], dict[str, float]]:
-    """compile_model for one target, with the kernels it built (one a launch) and the seconds of its steps."""
+def compile_with_launches(source: str, out: Path, target: str) -> tuple[ModelPlan, list[BuiltLaunch], dict[str, float]]:
+    """compile_model for one target, with the launches it built and the seconds of its steps."""
     observer = Listening()
     plan = compile_model(source, out, options=Options(targets=(target,)), observe=observer)
-    return plan, observer.kernels, observer.seconds
+    return plan, observer.launches, observer.seconds
 
 
 class Walk:

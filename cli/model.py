@@ -52,7 +52,7 @@ def explain_command(model: Path, target: str, shapes: tuple[str, ...], dims: tup
 
 def _print_explained(e: Explained) -> None:
     predicted = sum(g.schedules[0][1] for g in e.groups if g.schedules)
-    click.echo(f"target {e.target}: {len(e.groups)} kernels, {predicted:.0f} us predicted in all")
+    click.echo(f"target {e.target}: {len(e.groups)} kernels in {e.launches} launches, {predicted:.0f} us predicted in all")
     for number, group in enumerate(e.groups):
         click.echo(_group_text(number, group))
     for r in e.refusals:
@@ -67,6 +67,8 @@ def _group_text(number: int, g: GroupFacts) -> str:
         lines.append("        no template computes it")
     for place, (schedule, us) in enumerate(g.schedules):
         lines.append(f"        {g.template if not place else 'next':>6}: {schedule} ({us:.2f} us predicted)")
+    lines += [f"        in one launch with {s}" for s in g.shares]
+    lines += [f"        not in one launch with {g.apart}"] if g.apart else []
     lines += [f"        port {name}: {access}" for name, access in g.ports]
     lines += [f"        not {t}" for t in g.templates_refused]
     return "\n".join(lines)

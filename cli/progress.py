@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from taskc.observe import Event, Listener
 
 SAYING = {"import": "reading the model", "passes": "simplifying", "partition": "grouping", "kernels": "choosing schedules",
-          "compile": "compiling kernels", "write": "building the library"}  # fmt: skip
+          "launches": "joining branches", "compile": "compiling kernels", "write": "building the library"}  # fmt: skip
 _SECONDS_BETWEEN_LINES = 5.0
 
 

@@ -27,11 +27,12 @@ from taskc.passes.precision import in_precision
 from taskc.targets import TARGETS, Target
 from taskc.tune.cache import Cache
 from taskc.tune.choose import all_sizes
-from taskc.tune.kernels import BuiltKernel, build_kernels
+from taskc.tune.kernels import build_kernels
+from taskc.tune.launches import BuiltLaunch, kernels_text, launches_text, make_launches
 from taskc.tune.pick import CachedSchedules
 from taskc.tune.problem import toolchain
 
-STEPS = ("import", "passes", "partition", "kernels", "compile", "write")
+STEPS = ("import", "passes", "partition", "kernels", "launches", "compile", "write")
 
 
 def _quiet(message: str) -> None:
@@ -45,7 +46,8 @@ class Options:
     `cache` is a folder of tuned schedules; `locked` refuses kernels it does not have or has for another toolchain.
     `precision`: 'keep' the file's types; 'tf32' lets float32 products round their operands to TF32; 'fp16' and 'bf16' store
     float32 tensors in 16 bits between the inputs and the outputs, which stay as they are.
-    Without `fuse` every task is a kernel of its own: slower, to measure what fusion gains."""
+    Without `fuse` every task is a kernel of its own, without `branches` every kernel a launch of its own: slower, to measure
+    what is gained."""
 
     targets: tuple[str, ...] = ("sm_90a",)
     shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict[str, "Sequence[int | None]"])
@@ -58,6 +60,7 @@ class Options:
     precision: str = "keep"
     warn: Callable[[str], None] = _quiet
     fuse: bool = True
+    branches: bool = True
 
 
 def compile_model(source: Source, out: str | Path, target: str | Sequence[str] = "sm_90a", *, options: Options | None = None,
@@ -96,28 +99,29 @@ def read_groups(source: Source, options: Options, observe: Observer) -> Front:
 
 def _plan(front: Front, targets: Sequence[Target], options: Options, observe: Observer) -> ModelPlan:
     graph = front.graph
-    built = {t.name: _kernels(front, t, options, observe) for t in targets}
-    constants = [v.name for kernels, _ in built.values() for k in kernels for v in k.tensors]
+    built = {t.name: _launches(front, t, options, observe) for t in targets}
+    constants = [v.name for launches, _ in built.values() for x in launches for v in x.tensors]
     weights = weight_offsets(graph, [*constants, *(v for _, v in graph.outputs)])
     plans = tuple(_target_plan(graph, t, *built[t.name], front.derived, weights) for t in targets)
     symbols, inputs, outputs = plan_ports(graph)
     return ModelPlan(graph.name, symbols, inputs, outputs, plans, weight_pieces(graph, weights), _metadata(options))
 
 
-def _kernels(front: Front, target: Target, options: Options, observe: Observer) -> tuple[list[BuiltKernel], Compiled]:
+def _launches(front: Front, target: Target, options: Options, observe: Observer) -> tuple[list[BuiltLaunch], Compiled]:
     cached = None if options.cache is None else CachedSchedules(Cache(options.cache, options.warn), toolchain(), options.warn, options.locked)
     done = observe.counter("kernels", len(front.groups))
-    kernels = observe.step("kernels", lambda: build_kernels(front.groups, target, front.sizes, done, cached), _kernels_text)
+    kernels = observe.step("kernels", lambda: build_kernels(front.groups, target, front.sizes, done, cached), kernels_text)
     if cached is not None:
         cached.finish(target)
-    texts = {k.symbol: k.text for k in kernels}
+    launches = observe.step("launches", lambda: make_launches(kernels, target, front.sizes, options.branches), launches_text)
+    texts = {x.symbol: x.text for x in launches}
     compiled = observe.counter("compile", len(texts))
-    return kernels, observe.step("compile", lambda: compile_kernels(texts, target, options.jobs, compiled, with_ptx=target.name == "sm_80"))
+    return launches, observe.step("compile", lambda: compile_kernels(texts, target, options.jobs, compiled, with_ptx=target.name == "sm_80"))
 
 
-def _target_plan(graph: Graph, target: Target, kernels: Sequence[BuiltKernel], code: Compiled, derived: Mapping[str, Index],
+def _target_plan(graph: Graph, target: Target, built: Sequence[BuiltLaunch], code: Compiled, derived: Mapping[str, Index],
                  weights: Mapping[str, int]) -> TargetPlan:
-    launches = [KernelLaunch(k.symbol, k.program, tuple(t.name for t in k.tensors), " + ".join(k.unit.source)) for k in kernels]
+    launches = [KernelLaunch(x.symbol, x.program, tuple(t.name for t in x.tensors), x.name) for x in built]
     images = tuple(Image(i.kind, i.arch, i.data) for i in code.images)
     facts = {name: Facts(c.registers, c.spill_bytes) for name, c in code.kernels.items()}
     return plan_target(graph, target.name, launches, images, facts, derived, weights)
@@ -131,10 +135,6 @@ def _target(name: str) -> Target:
 
 def _groups_text(groups: Sequence[Unit]) -> str:
     return "\n".join(f"# {' + '.join(g.source)}\n{task_text(g.task)}" + "".join(f"#   refused: {r}\n" for r in g.refused) for g in groups)
-
-
-def _kernels_text(kernels: Sequence[BuiltKernel]) -> dict[str, str]:
-    return {f"{n:03d}-{k.symbol}.cu": f"// {' + '.join(k.unit.source)}\n// schedule: {k.choice.schedule}\n{k.text}" for n, k in enumerate(kernels)}
 
 
 def _metadata(options: Options) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from taskc.check import find_target
 from taskc.errors import UsageError
@@ -20,7 +20,8 @@ from taskc.schedules import TEMPLATES
 from taskc.schedules.template import Traits
 from taskc.targets import TARGETS, Target
 from taskc.tune.choose import NoTemplate, all_sizes, rank
-from taskc.tune.kernels import build_problem
+from taskc.tune.kernels import BuiltKernel, build_problem
+from taskc.tune.launches import make_launches, nodes
 from taskc.tune.problem import make_problem
 
 NEAR = 3  # how many schedules are shown
@@ -29,7 +30,8 @@ NEAR = 3  # how many schedules are shown
 @dataclass(frozen=True)
 class GroupFacts:
     """One kernel to be: the user's nodes, the kind of its anchor, what joined them, refusals of fusion with reasons, schedules by
-    predicted microseconds, and each port's access (width, axis) under the first of them."""
+    predicted microseconds, and each port's access (width, axis) under the first of them. `launch`: the number of its launch;
+    `shares`: the other kernels in it; `apart`: one that is alike and independent, and why the two are not one launch."""
 
     nodes: tuple[str, ...]
     kind: str
@@ -39,6 +41,9 @@ class GroupFacts:
     schedules: tuple[tuple[str, float], ...]
     templates_refused: tuple[str, ...]
     ports: tuple[tuple[str, str], ...] = ()
+    launch: int = 0
+    shares: tuple[str, ...] = ()
+    apart: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ class Explained:
     target: str
     refusals: tuple[Refusal, ...]
     groups: tuple[GroupFacts, ...]
+
+    @property
+    def launches(self) -> int:
+        """How many launches the groups are: branches share one."""
+        return len({g.launch for g in self.groups})
 
     def about(self, node: str) -> Explained:
         """What concerns one of the user's nodes, by its name or a part of it. UsageError: there is none."""
@@ -70,20 +80,37 @@ def explain(source: Source, target: str = "sm_90a", *, shapes: Mapping[str, Shap
     units, derived = make_units(graph)
     symbols = {d.name: d for v in graph.inputs for d in graph.types[v].shape if isinstance(d, Var)}
     known = all_sizes(symbols, derived, sizes or {})
-    groups = tuple(_facts(u, chosen, known) for u in partition(units, graph.output_values()))
-    return Explained(chosen.name, tuple(dict.fromkeys(refusals)), groups)
+    found = [_facts(u, chosen, known) for u in partition(units, graph.output_values())]
+    return Explained(chosen.name, tuple(dict.fromkeys(refusals)), _with_launches(found, chosen, known))
 
 
-def _facts(unit: Unit, target: Target, sizes: Mapping[str, int]) -> GroupFacts:
+Found = tuple[GroupFacts, "BuiltKernel | None"]
+
+
+def _facts(unit: Unit, target: Target, sizes: Mapping[str, int]) -> Found:
+    """(the group's facts, its kernel if a template computes it)."""
     problem = make_problem(unit, target, sizes)
     kind = type(unit.task).__name__
     try:
         built = build_problem(problem)
     except NoTemplate as e:
-        return GroupFacts(unit.source, kind, unit.joined, unit.refused, "", (), (str(e),))
+        return GroupFacts(unit.source, kind, unit.joined, unit.refused, "", (), (str(e),)), None
     near = rank(built.choice.template, problem.task, target, dict(problem.sizes))[:NEAR]
-    return GroupFacts(unit.source, kind, unit.joined, unit.refused, built.choice.template.NAME,
-                      tuple((str(s), seconds * 1e6) for seconds, s in near), built.choice.refused, tuple(sorted(built.program.notes.items())))
+    return GroupFacts(unit.source, kind, unit.joined, unit.refused, built.choice.template.NAME, tuple((str(s), seconds * 1e6) for seconds, s in near),
+                      built.choice.refused, tuple(sorted(built.program.notes.items()))), built
+
+
+def _with_launches(found: Sequence[Found], target: Target, sizes: Mapping[str, int]) -> tuple[GroupFacts, ...]:
+    """The groups with what shares their launch. A model with a group that has no kernel has no launches: each counts as one then."""
+    kernels = [k for _, k in found if k is not None]
+    if len(kernels) < len(found):
+        return tuple(replace(facts, launch=n) for n, (facts, _) in enumerate(found))
+    place = {id(k): (n, x) for n, x in enumerate(make_launches(kernels, target, sizes)) for k in x.kernels}
+    out: list[GroupFacts] = []
+    for facts, kernel in found:
+        number, launch = place[id(kernel)]
+        out.append(replace(facts, launch=number, shares=tuple(nodes(k) for k in launch.kernels if k is not kernel), apart=launch.apart))
+    return tuple(out)
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,15 @@ from taskc.artifact.plan import (
 from taskc.ir.evaluation import substitute
 from taskc.ir.expr import Index, Var, prod
 from taskc.ir.graph import Graph
-from taskc.ir.program import Program
+from taskc.ir.program import Program, Workspace
 
 ALIGNMENT = 256
 
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A program to launch: its kernel's symbol, the values its tensor parameters stand for, the nodes it computes."""
+    """A program to launch: its kernel's symbol, the values its tensor parameters stand for (of each branch in turn), the nodes it
+    computes."""
 
     symbol: str
     program: Program
@@ -111,7 +112,7 @@ class _Assembler:
         kernels, number = self.kernels(launches, facts)
         steps: list[Step] = []
         for n, launch in enumerate(launches):
-            grid = tuple(self.resolve(g) for g in launch.program.grid)
+            grid = tuple(self.resolve(g) for g in launch.program.launch_grid)
             args = self.arguments(n, launch, memory.offsets)
             steps.append(Launch(number[launch.symbol], (grid[0], grid[1], grid[2]), args, memory.after[n], launch.name))
         steps += self.copies(direct, made, uses)
@@ -127,9 +128,11 @@ class _Assembler:
 
     def use(self, n: int, launch: KernelLaunch) -> Use:
         p = launch.program
-        pairs = list(zip(p.tensors, launch.values, strict=True))
-        scratch = {f"{n}.{w.name}": self.resolve(w.elements * w.dtype.bytes) for w in p.workspaces if w.kind == "scratch"}
-        return Use(tuple(v for t, v in pairs if t.name not in p.written), tuple(v for t, v in pairs if t.name in p.written), scratch)
+        pairs = list(zip(p.tensors * p.branches, launch.values, strict=True))
+        scratch = {_scratch(n, b, w): self.resolve(w.elements * w.dtype.bytes)
+                   for b in range(p.branches) for w in p.workspaces if w.kind == "scratch"}
+        return Use(tuple(dict.fromkeys(v for t, v in pairs if t.name not in p.written)),
+                   tuple(dict.fromkeys(v for t, v in pairs if t.name in p.written)), scratch)
 
     def direct_outputs(self, made: set[str]) -> dict[str, int]:
         """Values that are computed straight into an output's memory: value -> output number, the first of duplicates."""
@@ -166,9 +169,10 @@ class _Assembler:
     def arguments(self, n: int, launch: KernelLaunch, offsets: Mapping[str, Index]) -> tuple[Arg, ...]:
         p = launch.program
         args: list[Arg] = [TensorArg(self.numbers[v]) for v in launch.values]
-        for w in p.workspaces:
-            size = self.resolve(w.elements * w.dtype.bytes)
-            args.append(CounterArg(size) if w.kind == "counter" else ScratchArg(self.resolve(offsets[f"{n}.{w.name}"]), size))
+        for b in range(p.branches):
+            for w in p.workspaces:
+                size = self.resolve(w.elements * w.dtype.bytes)
+                args.append(CounterArg(size) if w.kind == "counter" else ScratchArg(self.resolve(offsets[_scratch(n, b, w)]), size))
         return tuple(args + [IntArg(self.resolve(s)) for s in p.symbols])
 
     def copies(self, direct: Mapping[str, int], made: set[str], uses: Sequence[Use]) -> list[Step]:
@@ -184,3 +188,7 @@ class _Assembler:
             steps.append(Copy(source, len(self.tensors) - 1, self.bytes_of(v), after, f"output {name}"))
         return steps
 
+
+def _scratch(launch: int, branch: int, w: Workspace) -> str:
+    """The name in the memory plan of a branch's scratch."""
+    return f"{launch}.{branch}.{w.name}"

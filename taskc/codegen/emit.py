@@ -44,22 +44,55 @@ def emit(program: Program) -> str:
 
 
 def emit_kernel(p: Program) -> str:
-    """The kernel without the include line."""
+    """The kernel without the include line.
+
+    Of several branches, the body is a function with the parameters of one, restrict ones too, and the kernel calls it with the
+    pointers of the block's branch: the compiler puts it in place and knows of it what it knows of a kernel of one branch."""
+    bounds = f"{p.threads}, {p.minimum_blocks}" if p.minimum_blocks else str(p.threads)
+    entry = f'extern "C" __global__ void __launch_bounds__({bounds}) {p.name}'
+    one = f"({', '.join(parameters(p))}) {{"
+    if p.branches == 1:
+        return "\n".join([entry + one, *_body(p), "}", f"HOST_ENTRY({p.name})"]) + "\n"
+    body = [f"DEV void {p.name}_branch{one}", *_body(p), "}"]
+    kernel = [f"{entry}({', '.join(_branch_parameters(p))}) {{", *(_INDENT + line for line in _call_branch(p)), "}"]
+    return "\n".join([*body, *kernel, f"HOST_ENTRY({p.name})"]) + "\n"
+
+
+def _body(p: Program) -> list[str]:
+    """The lines of what one thread does for one branch."""
     index = "i64" if p.wide_index else "int"
     body: list[str] = []
     _Printer(index, body).block(p.body, 1)
     text = "\n".join(body)
     shared = ["SMEM(smem);"] if p.shared_bytes else []
     named = [f"typedef {index} index_t;"] if _mentions(text, "index_t") else []
-    built_in = [f"const {index} {name} = {what};" for name, what in _BUILT_IN.items() if _mentions(text, name)]
-    head = [_INDENT + line for line in shared + named + built_in]
-    bounds = f"{p.threads}, {p.minimum_blocks}" if p.minimum_blocks else str(p.threads)
-    signature = f'extern "C" __global__ void __launch_bounds__({bounds}) {p.name}({", ".join(parameters(p))}) {{'
-    return "\n".join([signature, *head, text, "}", f"HOST_ENTRY({p.name})"]) + "\n"
+    known = {**_BUILT_IN, "bz": "0"} if p.branches > 1 else _BUILT_IN
+    built_in = [f"const {index} {name} = {what};" for name, what in known.items() if _mentions(text, name)]
+    return [*(_INDENT + line for line in shared + named + built_in), text]
+
+
+def _branch_parameters(p: Program) -> list[str]:
+    """Those of every branch, the tensors of the first one first, then their workspaces likewise; symbolic dims once.
+
+    Branches may share tensors that they read, so nothing is restrict here."""
+    tensors = [f"{'' if t.name in p.written else 'const '}{t.dtype.name}* {t.name}_{b}" for b in range(p.branches) for t in p.tensors]
+    return tensors + [f"{w.dtype.name}* {w.name}_{b}" for b in range(p.branches) for w in p.workspaces] + [f"const int {s.name}" for s in p.symbols]
+
+
+def _call_branch(p: Program) -> list[str]:
+    """The worker of the grid's last dim is the branch; it takes the body's pointers from those of all branches."""
+    own = [_own(x.name, p.branches) for x in (*p.tensors, *p.workspaces)]
+    args = ", ".join([*own, *(s.name for s in p.symbols)])
+    return ["const int branch = block_z();", f"{p.name}_branch({args});"]
+
+
+def _own(name: str, branches: int) -> str:
+    """The branch's one among name_0, name_1, …"""
+    return "".join(f"branch == {b} ? {name}_{b} : " for b in range(branches - 1)) + f"{name}_{branches - 1}"
 
 
 def parameters(p: Program) -> list[str]:
-    """The kernel's parameters: tensors, workspaces, symbolic dims.
+    """The parameters of one branch: tensors, workspaces, symbolic dims.
 
     A tensor that another kernel of the same run writes is const but not restrict: a restrict load may move above the wait for
     that kernel. What this kernel writes is restrict, so that its stores do not hold back later loads."""

@@ -293,7 +293,10 @@ class Workspace:
 
 @dataclass
 class Program:
-    """A kernel: grid, threads a block, shared bytes, and the body of one thread. Built by templates through its methods."""
+    """A kernel: grid, threads a block, shared bytes, and the body of one thread. Built by templates through its methods.
+
+    `branches`: how many independent computations of this shape a launch does. Everything else says what one of them is; each has
+    tensors and workspaces of its own, and they are told apart by the grid's last dim, which templates leave at 1."""
 
     name: str
     grid: tuple[Index, Index, Index]
@@ -308,9 +311,17 @@ class Program:
     pdl: bool = True
     wide_index: bool = False
     minimum_blocks: int = 0
+    branches: int = 1
 
     def __post_init__(self) -> None:
+        if self.branches > 1 and self.grid[2] != 1:
+            raise ValueError(f"{self.name}: {self.branches} branches along a grid dim of {self.grid[2]} blocks")
         self._here = self.body
+
+    @property
+    def launch_grid(self) -> tuple[Index, Index, Index]:
+        """The blocks of a launch: those of one branch, once for each."""
+        return (*self.grid[:2], self.branches) if self.branches > 1 else self.grid
 
     def put(self, *statements: Stmt) -> None:
         self._here.extend(statements)

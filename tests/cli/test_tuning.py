@@ -19,6 +19,7 @@ from taskc.tune.cache import FILE, Cache
 from taskc.tune.problem import make_problem
 from taskc.tune.tuner import TuneOptions, TuneResult, tune
 from tests.cli.cli_support import Taskc
+from tests.tune.test_launches import towers_model
 from tests.tune.tune_support import FakeCompilers, FakeMeasurer
 
 USAGE, UNTUNED, NO_DEVICE = 2, 6, 8
@@ -161,6 +162,13 @@ def test_explain(taskc: Taskc, model: Path) -> None:
     node = found[0]["nodes"][0]
     taskc("explain", model, "--node", node).succeeded(node, "1 kernels")
     taskc("explain", model, "--node", "no such node").failed(USAGE, "--node no such node", node)
+
+
+def test_explain_shows_shared_launches(taskc: Taskc, tmp_path: Path) -> None:
+    onnx.save(towers_model(), tmp_path / "m.onnx")
+    taskc("explain", tmp_path / "m.onnx").succeeded("4 kernels in 2 launches", "in one launch with product1", "in one launch with softmax0")
+    large = taskc("explain", tmp_path / "m.onnx", "--tune-for", "batch=3000000")
+    large.succeeded("4 kernels in 4 launches", "not in one launch with product1: one alone fills the GPU for")
 
 
 def test_explain_shows_refusals(taskc: Taskc, tmp_path: Path) -> None:

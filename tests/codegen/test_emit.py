@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from taskc.codegen.device import INCLUDE
-from taskc.codegen.emit import emit, parameters
+from taskc.codegen.emit import emit, emit_kernel, parameters
 from taskc.codegen.host_library import HostLibrary
 from taskc.codegen.hostcc import compile_host
 from taskc.codegen.text import ValueText, const_text, converted
@@ -104,6 +104,27 @@ def test_parameters_are_restrict_only_where_nobody_else_writes() -> None:
     p = Program("k", (1, 1, 1), 32, 0, tensors=tensors, written=frozenset({"out"}), symbols=(S,))
     p.workspaces = [Workspace("w", I32, 4, "counter")]
     assert parameters(p) == ["const f16* __restrict__ weight", "const f16* x", "f32* __restrict__ out", "i32* w", "const int S"]
+
+
+def test_branches_choose_their_pointers() -> None:
+    """The body has the parameters of one branch, restrict as they are there; the grid's last dim says whose they are."""
+    tensors = Tensor("w", F16, (4,), constant=True), Tensor("x", F16, (4,)), Tensor("out", F32, (4,))
+    body = [Define(Var("y"), Var("bx") + Var("bz"))]
+    p = Program("k", (5, 1, 1), 32, 0, body, tensors, frozenset({"out"}), (S,), [Workspace("c", I32, 4, "counter")], branches=3)
+    assert emit_kernel(p) == """\
+DEV void k_branch(const f16* __restrict__ w, const f16* x, f32* __restrict__ out, i32* c, const int S) {
+  const int bx = block_x();
+  const int bz = 0;
+  const int y = (bx + bz);
+}
+extern "C" __global__ void __launch_bounds__(32) k(const f16* w_0, const f16* x_0, f32* out_0, const f16* w_1, const f16* x_1, f32* out_1, \
+const f16* w_2, const f16* x_2, f32* out_2, i32* c_0, i32* c_1, i32* c_2, const int S) {
+  const int branch = block_z();
+  k_branch(branch == 0 ? w_0 : branch == 1 ? w_1 : w_2, branch == 0 ? x_0 : branch == 1 ? x_1 : x_2, \
+branch == 0 ? out_0 : branch == 1 ? out_1 : out_2, branch == 0 ? c_0 : branch == 1 ? c_1 : c_2, S);
+}
+HOST_ENTRY(k)
+"""
 
 
 def test_coordinates_are_defined_only_where_used() -> None:
