@@ -55,6 +55,7 @@ class Builder:
         first = self.bx * s.block_rows
         self.row = first if s.block_rows == 1 else p.let("row0", first if self.by_rows else first + self.group)
         p.do("grid_dependency_wait")
+        p.do("grid_dependency_launch")
         self.port = self._port()
         p.declare(self.port.buffer)
         if s.keep:
@@ -62,7 +63,6 @@ class Builder:
         self.begin, self.end = self._steps()
         for number, statistics in enumerate(self.passes):
             self._pass(number, statistics)
-        p.do("grid_dependency_launch")
         if self.task.element:
             self._tiles(self._store_elements)
         self._store_rows()

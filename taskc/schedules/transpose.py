@@ -210,12 +210,12 @@ def build(task: Task, s: Schedule, target: Target, name: str) -> Program:
     layout = rotated(s.i, 16 // dtype.bytes)
     port = LoadPort(_MOVED, (s.j, s.i), (j, i), bind, s.copy, s.threads, tile, layout, guard(t.conditions, t.load))
     p.do("grid_dependency_wait")
+    p.do("grid_dependency_launch")
     p.put(Fetch(port, origin, 0))
     p.do("cp_async_commit")
     p.do("cp_async_wait", template=(0,))
     p.put(Commit(port, origin, 0))
     p.do("barrier")
-    p.do("grid_dependency_launch")
     store = task.stores[0]
     value = rewrite(store.value, lambda v: Hole(_MOVED, v.dtype) if v == t.load else None)
     stores = (Store(store.tensor, store.index, value),)

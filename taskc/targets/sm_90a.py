@@ -17,6 +17,6 @@ CORES = CoreCosts(
     arithmetic=1.57, shared=3.71, register_latency=6.6e-7, latency=1.2e-8, step=1.59e-7, split=2.93e-6, split_sum=2.37,
     row_memory=0.723, row_arithmetic=1.18, row_full_warps=16.1, row_loads=4.37e-10, row_block=1.25e-6, row_split=4.66e-6,
 )
-H100 = Device("H100 SXM", SM_90A, 132, 3.1e12, 7e12, 50 << 20, 60e12, 620e12, 1.4e-6, MMA, CORES)
-H200 = Device("H200", SM_90A, 132, 4.3e12, 7e12, 60 << 20, 60e12, 620e12, 1.4e-6, MMA, CORES)
+H100 = Device("H100 SXM", SM_90A, 132, 3.1e12, 7e12, 50 << 20, 60e12, 620e12, 1.4e-6, MMA, CORES, True)
+H200 = Device("H200", SM_90A, 132, 4.3e12, 7e12, 60 << 20, 60e12, 620e12, 1.4e-6, MMA, CORES, True)
 TARGET = Target("sm_90a", H200)

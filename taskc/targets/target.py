@@ -78,6 +78,7 @@ class Device:
     launch_seconds: float  # a dependent kernel in a graph
     mma: MmaCosts
     cores: CoreCosts
+    spread_blocks: bool = False  # whether small grids take shared memory for an even share of blocks (measured to pay)
 
 
 @dataclass(frozen=True)

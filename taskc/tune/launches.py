@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 from taskc.artifact.memory import Use, order
 from taskc.codegen.emit import emit
 from taskc.fuse.branches import Kind, find_batches
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.program import Program
 from taskc.ir.value import Tensor
 from taskc.targets.target import Target
 from taskc.tune.kernels import PLACEHOLDER, BuiltKernel
+from taskc.tune.residency import spread
 
 WAVES = 2
 MOST_BRANCHES = 8
@@ -59,13 +60,40 @@ def make_launches(kernels: Sequence[BuiltKernel], target: Target, sizes: Mapping
     """Launches in an order in which each follows what it reads. `sizes` of symbols are those that schedules are ranked for.
 
     Without `branches` every kernel is a launch, in the order given."""
-    if not branches:
-        return [_alone(k) for k in kernels]
     after, _ = order([_use(k) for k in kernels])
-    found = find_batches(after, [_kind(k.symbol, k.program, target, sizes) for k in kernels])
+    kinds = [_kind(k.symbol, k.program, target, sizes, branches) for k in kernels]
+    found = find_batches(after, kinds)
     apart = {n: f"{nodes(kernels[other])}: {why}" for n, (other, why) in found.apart.items()}
     build = _Emitted()
-    return [build([kernels[n] for n in batch], apart.get(batch[0], "")) for batch in found.batches]
+    launches = [build([kernels[n] for n in batch], apart.get(batch[0], "")) for batch in found.batches]
+    return _spread(launches, _side_by_side(after, found.batches), target, sizes)
+
+
+def _side_by_side(after: Sequence[Sequence[int]], batches: Sequence[Sequence[int]]) -> list[bool]:
+    """Whether another batch neither waits for a batch nor is waited for by it."""
+    place = {n: b for b, batch in enumerate(batches) for n in batch}
+    waits: list[int] = []  # bit a of waits[b]: batch b waits for batch a
+    for batch in batches:
+        known = 0
+        for m in {place[m] for n in batch for m in after[n]}:
+            known |= waits[m] | 1 << m
+        waits.append(known)
+    ordered = [w.bit_count() for w in waits]
+    for w in waits:
+        for a in range(w.bit_length()):
+            ordered[a] += w >> a & 1
+    return [n < len(batches) - 1 for n in ordered]
+
+
+def _spread(launches: Sequence[BuiltLaunch], beside: Sequence[bool], target: Target, sizes: Mapping[str, int]) -> list[BuiltLaunch]:
+    """The launches with what they ask for to spread their blocks: one answer a kernel, however often it is launched."""
+    crowded = {x.symbol for x, b in zip(launches, beside, strict=True) if b}
+    asked: dict[str, int] = {}
+    for x in launches:
+        bytes_ = spread(x.program, target, sizes, x.symbol in crowded).shared_bytes
+        asked[x.symbol] = min(bytes_, asked.get(x.symbol, bytes_))
+    return [x if x.program.shared_bytes == asked[x.symbol] else replace(x, program=replace(x.program, shared_bytes=asked[x.symbol]))
+            for x in launches]
 
 
 def kernels_text(kernels: Sequence[BuiltKernel]) -> dict[str, str]:
@@ -94,8 +122,10 @@ def _use(k: BuiltKernel) -> Use:
     return Use(tuple(n for n, w in zip(names, written, strict=True) if not w), tuple(n for n, w in zip(names, written, strict=True) if w), {})
 
 
-def _kind(symbol: str, p: Program, target: Target, sizes: Mapping[str, int]) -> Kind:
+def _kind(symbol: str, p: Program, target: Target, sizes: Mapping[str, int], branches: bool) -> Kind:
     """What alike kernels share: the symbol stands for the text, which says neither the grid nor how much memory there is."""
+    if not branches:
+        return Kind(symbol, 1, "branches are off")
     memory = tuple((w.name, w.dtype, str(w.elements), w.kind) for w in p.workspaces)
     own = len(p.tensors) + len(p.workspaces)
     most = min(MOST_BRANCHES, (PARAMETER_BYTES - 4 * len(p.symbols)) // (8 * own))

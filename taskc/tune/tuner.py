@@ -23,6 +23,7 @@ from taskc.tune.cache import Cache, Entry, Measured
 from taskc.tune.choose import rank
 from taskc.tune.problem import Problem, make_problem, toolchain
 from taskc.tune.processes import COMPILE_LIMIT, Compilers, GpuMeasurer, MakeCompilers, MakeMeasurer, Measurer, ProcessCompilers
+from taskc.tune.residency import spread
 from taskc.tune.trial import write_trial
 from taskc.tune.worker import Candidate, Check, CompiledCandidate, Trial
 
@@ -230,7 +231,9 @@ class _ProblemSession:
         p, best = self.problem, self.best()
         library = self.session.folder / f"{compiled.symbol}.so"
         image = Image("cubin", p.target.architecture.name, compiled.cubin)
-        copies, operands = write_trial(compiled.program, compiled.symbol, image, dict(p.sizes), library)
+        sizes = dict(p.sizes)
+        program = spread(compiled.program, p.target, sizes, beside=False)
+        copies, operands = write_trial(program, compiled.symbol, image, sizes, library)
         trial = Trial(library, operands, copies, best.us if best else float("inf"), not self.timed)
         us, reason = self.measurer.time(trial)
         if us is None:

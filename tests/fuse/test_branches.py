@@ -10,6 +10,7 @@ import pytest
 from taskc.fuse.branches import Batches, Kind, find_batches
 
 MOST = 8
+WAIT = "they wait for different launches"
 
 
 def batches(after: list[tuple[int, ...]], kinds: str, most: int = MOST) -> Batches:
@@ -51,32 +52,31 @@ def test_nothing_alike_keeps_the_order() -> None:
     assert batches(after, "abcde").batches == ((0,), (1,), (2,), (3,), (4,))
 
 
-def test_batches_that_cross() -> None:
-    """a -> b in one branch and b -> a in the other: one pair may be one launch, both would wait for each other."""
-    tight = [(), (0,), (), (2,), (1, 3)]  # a b / b a / join
-    found = batches(tight, "abbaj")
-    assert found.batches == ((0,), (1,), (2,), (3,), (4,)) and all("longest chain" in why for _, why in found.apart.values())
-    slack = [*tight[:4], (), (4,), (5,), (6,), (7,), (1, 3, 8)]  # a chain of five beside them
-    found = batches(slack, "abbacdefgj")
-    assert [b for b in found.batches if len(b) > 1] == [(0, 3)]
-    assert found.apart[1] == (2, "one would wait for the other, through a launch that others share") and longest(slack, found.batches) == 6
+def test_branches_that_cross() -> None:
+    """a -> b in one branch and b -> a in the other: each b would hold up the other's branch."""
+    found = batches([(), (0,), (), (2,), (1, 3)], "abbaj")
+    assert found.batches == ((0,), (1,), (2,), (3,), (4,))
+    assert found.apart == {n: (m, f"{WAIT}: one would hold up the other") for n, m in ((0, 3), (1, 2), (2, 1), (3, 0))}
 
 
-def test_a_launch_moves_inside_its_slack() -> None:
-    """A short branch beside a long one: its second launch waits for the long one's third."""
-    after = [(), (0,), (1,), (2,), (), (4,), (3, 5)]  # p q a s / r a / join
-    found = batches(after, "pqasraj")
-    assert (2, 5) in found.batches and longest(after, found.batches) == 5
-    tight = [*after[:6], (5,), (6,), (7,), (3, 8)]  # the same with three more launches behind the short one's second
-    found = batches(tight, "pqasratuvj")
-    assert longest(tight, found.batches) == 6 and (2, 5) not in found.batches
-    assert found.apart[2] == (5, "one would hold up the other, and the longest chain of launches would become longer")
+def test_behind_one_batch_is_together() -> None:
+    """The second pair waits for different launches, which are one batch; the third waits for one of them only."""
+    found = batches([(), (), (0,), (1,), (2, 3)], "aabbc")
+    assert found.batches == ((0, 1), (2, 3), (4,))
 
 
-def test_the_nearest_go_first() -> None:
-    """Three alike, at most two in one: those at the same depth."""
-    after = [(), (0,), (), (), (2, 3, 1)]  # x a / a / a / join; launch 1 may move, 2 and 3 began together
-    assert (2, 3) in batches(after, "xaaaj", 2).batches
+def test_ends_that_differ_stay_apart() -> None:
+    """The first pair begins together, but another launch waits for each; the towers behind them cannot be one either."""
+    found = batches([(), (), (0,), (1,), (2, 3)], "aabcd")
+    assert found.batches == ((0,), (1,), (2,), (3,), (4,))
+    assert found.apart == {n: (1 - n, "different launches wait for them: one would hold up what waits for the other") for n in (0, 1)}
+    assert batches([(), (), (0,), (1,), (2,), (3,)], "aabbcd").batches == ((0,), (1,), (2,), (3,), (4,), (5,))
+
+
+def test_one_that_waits_for_more_stays_alone() -> None:
+    found = batches([(), (), (0,), (0, 1), (0,), (2, 3, 4)], "abcccd")
+    assert found.batches == ((0,), (1,), (2, 4), (3,), (5,))
+    assert found.apart == {3: (2, f"{WAIT}: one would hold up the other")}
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(5, [5]), (8, [8]), (9, [8, 1]), (16, [8, 8])])
@@ -107,6 +107,10 @@ def test_random_orders(seed: int) -> None:
         assert not any(i in known[j] for i, j in combinations(sorted(b), 2))
     assert longest(after, found.batches) == longest(after, tuple((n,) for n in range(count)))
     assert found == batches(after, kinds, most)
+    batch = {n: b for b in found.batches for n in b}
+    for b in found.batches:
+        assert len({frozenset(batch[m] for m in after[n]) for n in b}) == 1, "a branch waits for more than it did"
+        assert len({frozenset(batch[m] for m in range(count) if n in after[m]) for n in b}) == 1, "something waits for more than it did"
     alone = {b[0] for b in found.batches if len(b) == 1}
     for n, (other, why) in found.apart.items():
         assert n in alone and kinds[n] == kinds[other] and n not in known[other] and other not in known[n] and why

@@ -2,9 +2,9 @@
 extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16* __restrict__ c0, f16* __restrict__ v2, const int N) {
   const int tid = thread_x();
   const int bx = block_x();
-  grid_dependency_launch();
   const int start = (1024 * bx);
   grid_dependency_wait();
+  grid_dependency_launch();
   {
     alignas(16) f16 x_v[8];
     ld<f16, 8>(x_v, x + (start + 8 * tid), (96 * N > start + 8 * tid));

@@ -3,7 +3,6 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
   SMEM(smem);
   const int tid = thread_x();
   const int bx = block_x();
-  grid_dependency_launch();
   f16* As = (f16*)(smem + 0);
   f16* Bs = (f16*)(smem + 12288);
   f32* Cs = (f32*)(smem + 0);
@@ -85,6 +84,7 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
   }
   cp_async_wait<0>();
   barrier();
+  grid_dependency_launch();
   UNROLL
   for (int i = 0; i < 2; ++i) {
     UNROLL

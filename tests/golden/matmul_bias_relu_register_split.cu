@@ -6,7 +6,6 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
   const int bx = block_x();
   alignas(16) f16 b_raw[16];
   alignas(16) f16 a_raw[8];
-  grid_dependency_launch();
   f16* As = (f16*)(smem + 0);
   f16* Bs = (f16*)(smem + 4096);
   f32* Cs = (f32*)(smem + 0);
@@ -118,6 +117,7 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
     }
     barrier();
   }
+  grid_dependency_launch();
   const int mine = (8192 * cell + 4 * tid);
   {
     UNROLL

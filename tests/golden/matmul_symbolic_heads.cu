@@ -3,7 +3,6 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
   SMEM(smem);
   const int tid = thread_x();
   const int bx = block_x();
-  grid_dependency_launch();
   f16* As = (f16*)(smem + 0);
   f16* Bs = (f16*)(smem + 6144);
   f32* Cs = (f32*)(smem + 0);
@@ -62,6 +61,7 @@ extern "C" __global__ void __launch_bounds__(128) kernel(const f16* x, const f16
   }
   cp_async_wait<0>();
   barrier();
+  grid_dependency_launch();
   UNROLL
   for (int j = 0; j < 2; ++j) {
     st<f32, 2>(Cs + (576 * (warp >> 1) + 36 * (lane >> 2) + 16 * (warp & 1) + 8 * j + 2 * (lane & 3)), acc + (4 * j), true);

@@ -112,6 +112,10 @@ static taskc_status load_kernel(taskc_model *m, uint32_t number, error *e) {
   if (k->shared_bytes > 48 * 1024 &&
       CU(e, &m->driver, cuFuncSetAttribute, *f, CU_FUNCTION_MAX_DYNAMIC_SHARED, (int)k->shared_bytes))
     return prefix(e, "kernel '%s', %u bytes of shared memory", name, k->shared_bytes);
+  /* One division of the multiprocessors' memory for all kernels: one that wants another must wait until they are empty, and
+   * cannot start early. */
+  if (CU(e, &m->driver, cuFuncSetAttribute, *f, CU_FUNCTION_SHARED_CARVEOUT, CU_CARVEOUT_MOST_SHARED))
+    return prefix(e, "kernel '%s', most of a multiprocessor's memory as shared memory", name);
   if (k->cluster[0] * k->cluster[1] * k->cluster[2] > 8 &&
       CU(e, &m->driver, cuFuncSetAttribute, *f, CU_FUNCTION_NON_PORTABLE_CLUSTER, 1))
     return prefix(e, "kernel '%s', clusters of %ux%ux%u", name, k->cluster[0], k->cluster[1], k->cluster[2]);
