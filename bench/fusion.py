@@ -4,8 +4,7 @@
     python -m bench.fusion --device --seconds 500 --out bench/results/fusion-h200.json
 
 Without fusion every task of the graph is a kernel of its own, from the same templates, after the same rewrites of the graph (folded
-batch norms, merged products, layouts). `views` are those among them that only move elements, which some compilers leave out. Parallel
-branches share launches with fusion and without; each counts as a kernel.
+batch norms, merged products, layouts). `views` are those among them that only move elements, which some compilers leave out.
 Bytes count each tensor of a kernel once, what is read of a table no more often than it is asked for. Times are of one run on one
 library each, in turns; `no_pdl` is the fused library whose launches wait for the end of their predecessors instead of starting
 early (programmatic dependent launch), its kernels the same to the byte. `per_layer`: kernels that each layer of a transformer has.
