@@ -97,7 +97,7 @@ def sweep(cases: Sequence[Case], target: Target, jobs: int, seconds: float, told
     for n in range(0, len(cases), size):
         waiting.put(cases[n : n + size])
     outcomes: list[Outcome] = []
-    threads = [threading.Thread(target=_work, args=(waiting, target, start + seconds, outcomes)) for _ in range(jobs)]
+    threads = [threading.Thread(target=_work, args=(waiting, target, start + seconds, outcomes), daemon=True) for _ in range(jobs)]
     for t in threads:
         t.start()
     while any(t.is_alive() for t in threads):

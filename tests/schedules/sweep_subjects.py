@@ -311,12 +311,15 @@ def _bound_of(s: Any) -> int | None:
     return max(b for b in BOUNDS if b <= s.step) if s.keep else None
 
 
-def _row_points(bound: int | None, inner: bool) -> Points:
-    """Rows and columns: one, primes, the tile's, one past the tile. `inner`: rows lie together, in two dims."""
+def _row_points(bound: int | None, inner: bool, wide: bool = False) -> Points:
+    """Rows and columns: one, primes, the tile's, one past the tile. `inner`: rows lie together, in two dims. `wide`: what lies together
+    is a multiple of 8."""
+    by_row, by_column = 8 if wide and inner else 1, 8 if wide and not inner else 1
 
     def at(r: int, c: int, data: str = "normal") -> Point:
-        found = (("outer", 1 if r < 3 else 3), ("rows", r)) if inner else (("rows", r),)
-        return Point((*found, ("columns", c)) if bound != 1 else found, data)
+        outer = (("outer", 1 if r < 3 else 3),) if inner else ()
+        found = (*outer, ("rows", _up(r, by_row)))
+        return Point((*found, ("columns", min(_up(c, by_column), bound or _up(c, 8)))) if bound != 1 else found, data)
 
     def points(s: Any) -> tuple[Point, ...]:
         most = bound or s.step + 1
@@ -330,16 +333,24 @@ def _row_subjects(dtype: DType) -> list[Subject]:
     out: list[Subject] = []
     for bound in (*BOUNDS, None):
         r, c, outer = Var("rows", 1), 1 if bound == 1 else Var("columns", 1, bound), Var("outer", 1)
-        tasks: list[tuple[str, Rows, bool]] = [
-            ("softmax", _rows_task(Softmax(1), dtype, (r, c)), False), ("softmax of columns", _rows_task(Softmax(1), dtype, (outer, c, r)), True),
-            ("layer norm", _rows_task(LayerNorm(1, 1e-5), dtype, (r, c), 2), False), ("mean", _rows_task(ReduceOp("mean", (1,)), dtype, (r, c)), False),
-            ("argmax of columns", _rows_task(ArgExtreme("max", 1), dtype, (outer, c, r)), True),
+        tasks: list[tuple[str, Rows, bool, bool]] = [
+            ("softmax", _rows_task(Softmax(1), dtype, (r, c)), False, False),
+            ("softmax of columns", _rows_task(Softmax(1), dtype, (outer, c, r)), True, False),
+            ("layer norm", _rows_task(LayerNorm(1, 1e-5), dtype, (r, c), 2), False, False),
+            ("mean", _rows_task(ReduceOp("mean", (1,)), dtype, (r, c)), False, False),
+            ("argmax of columns", _rows_task(ArgExtreme("max", 1), dtype, (outer, c, r)), True, False),
         ]
+        if bound is None or bound >= 16:
+            r8, c8 = Var("rows", 1, None, 8), Var("columns", 1, bound, 8)
+            tasks += [("layer norm wide", _rows_task(LayerNorm(1, 1e-5), dtype, (r, c8), 2), False, True),
+                      ("softmax of columns wide", _rows_task(Softmax(1), dtype, (outer, c, r8)), True, True)]
+        if bound is None:
+            tasks += [("mean wide", _rows_task(ReduceOp("mean", (1,)), dtype, (r, Var("columns", 1, None, 8))), False, True)]
         made = partial(Subject, rows, dtype, part=f", at most {bound} columns" if bound else "", floor=0.1,
                        takes=lambda s, bound=bound: _bound_of(s) == bound)
-        out += [made(kind, False, t, _row_points(bound, inner)) for kind, t, inner in tasks]
-        out += [made(f"{kind}, fused", True, _fused_rows(t), _row_points(bound, inner))
-                for kind, t, inner in tasks if t.stores[0].tensor.dtype == dtype]
+        out += [made(kind, False, t, _row_points(bound, inner, wide)) for kind, t, inner, wide in tasks]
+        out += [made(f"{kind}, fused", True, _fused_rows(t), _row_points(bound, inner, wide))
+                for kind, t, inner, wide in tasks if t.stores[0].tensor.dtype == dtype]
     return out
 
 

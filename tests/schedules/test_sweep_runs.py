@@ -1,18 +1,27 @@
-"""bench.sweep itself, on host: a run, a run out of time, a child that dies, a wrong kernel, the result file."""
+"""bench.sweep itself, on host: a run, a run out of time, a child that dies, a wrong kernel, the result file, the GPU's driver calls."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench import sweep as bench_sweep
 from bench.sweep import Report, choose, main, sweep
 from bench.worker import WorkerFailed
+from taskc.codegen.host_library import HostFault, HostLibrary
 from taskc.targets import TARGETS
+from tests.host_kernels import build_library
+from tests.schedules import sweep_machines
+from tests.schedules.sweep import find, program_of, text_of
+from tests.schedules.sweep_machines import Gpu, checked_in_memory
 
 HOST = TARGETS["host"]
 
@@ -73,3 +82,76 @@ def test_the_script_writes_what_it_ran(tmp_path: Path, capsys: pytest.CaptureFix
     assert not json.loads(out.read_text())["complete"]
     with pytest.raises(SystemExit):
         main(["--target", "host", "--groups", "nothing"])
+
+
+class Status(IntEnum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
+
+
+class Driver:
+    """The driver's calls that a sweep makes, over `host`: device memory is a guarded array, a launch runs the library's kernel."""
+
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+
+    def __init__(self, library: HostLibrary) -> None:
+        self.library, self.memory = library, dict[int, Any]()
+        self.unloaded: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("cuInit", "cuDeviceGet", "cuCtxSetCurrent", "cuDevicePrimaryCtxRetain", "cuFuncSetAttribute", "cuCtxSynchronize"):
+            return lambda *_: (Status.CUDA_SUCCESS, 0)
+        raise AttributeError(name)
+
+    def cuModuleLoadData(self, image: bytes) -> tuple[Status, bytes]:
+        return Status.CUDA_SUCCESS, image
+
+    def cuModuleUnload(self, module: bytes) -> tuple[Status]:
+        self.unloaded.append(module)
+        return (Status.CUDA_SUCCESS,)
+
+    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[Status, str]:
+        return Status.CUDA_SUCCESS, name.decode()
+
+    def cuMemAlloc(self, size: int) -> tuple[Status, int]:
+        array = self.library.guarded(np.zeros(size, np.uint8), 256)
+        self.memory[array.ctypes.data] = array
+        return Status.CUDA_SUCCESS, array.ctypes.data
+
+    def cuMemFree(self, address: int) -> tuple[Status]:
+        del self.memory[address]
+        return (Status.CUDA_SUCCESS,)
+
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> tuple[Status]:
+        ctypes.memmove(to, source, size)
+        return (Status.CUDA_SUCCESS,)
+
+    cuMemcpyDtoH = cuMemcpyHtoD
+
+    def cuLaunchKernel(self, function: str, gx: int, gy: int, gz: int, threads: int, _y: int, _z: int, shared: int, _stream: int,
+                       parameters: tuple[tuple[int, ...], tuple[Any, ...]], _extra: int) -> tuple[Status]:
+        arguments = [np.uint64(v) if t is ctypes.c_void_p else np.int32(v) for v, t in zip(*parameters, strict=True)]
+        try:
+            self.library.launch(function, arguments, (gx, gy, gz), threads, shared, cores=1)
+        except HostFault:
+            return (Status.CUDA_ERROR_ILLEGAL_ADDRESS,)
+        return (Status.CUDA_SUCCESS,)
+
+
+def test_driver_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory grows, modules are unloaded, a fault is a RuntimeError that names CUDA: a worker then takes a new process."""
+    keys = (("matmul_simt f32 product", "32x32x16 thread 4x2 async3 split2"), ("attention bf16 heads of 16", "16x32 stages 2"),
+            ("rows f32 softmax", "columns 128x1 width8 stream"))
+    cases = [find(key, HOST) for key in keys]
+    programs = [program_of(c, HOST, f"k{n}") for n, c in enumerate(cases)]
+    driver = Driver(build_library({p.name: text_of(p) for p in programs}, tmp_path))
+    monkeypatch.setattr(sweep_machines, "driver", driver)
+    gpu = Gpu()
+    for case, program in zip(cases, programs, strict=True):
+        gpu.load(program.name.encode(), program)
+        assert checked_in_memory(case, program, gpu, long=True) is None, case
+    assert len(driver.unloaded) == 2 and len(driver.memory) == 1
+    missing = program_of(cases[0], HOST, "nowhere")
+    gpu.load(b"", missing)
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+        checked_in_memory(cases[0], missing, gpu, long=False)
