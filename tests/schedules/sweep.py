@@ -30,7 +30,9 @@ from taskc.ir.value import Tensor
 from taskc.ir.verify import verify
 from taskc.schedules.template import traits_of
 from taskc.targets import Target
-from tests.schedules.sweep_subjects import Point, Subject, long_points, subjects
+from tests.schedules.sweep_products import long_points
+from tests.schedules.sweep_subject import Point, Subject
+from tests.schedules.sweep_subjects import subjects
 
 TOLERANCE = {F16: 2e-3, BF16: 1.6e-2, F32: 4e-6, F64: 1e-13}  # of the largest value: a rounding, and sums in another order
 CHAIN = 2.0  # a float32 product's error may be this many times that of a sequential chain
@@ -179,7 +181,11 @@ def data_of(label: str, point: Point) -> tuple[dict[str, Array], dict[str, Array
 
 
 def why_wrong(case: Case, point: Point, got: Mapping[str, Array]) -> str | None:
-    """What is wrong with a launch's outputs, or None."""
+    """What is wrong with a launch's outputs, or None.
+
+    NaN and infinities must be where float64 has them, without exception: sums of them do not depend on their order, and a split float32
+    carries an infinity in one part only. (Splitting does differ for an infinity times a number below 2^-126, whose big part may be
+    zero; the data have none.)"""
     want = data_of(case.subject.label, point)[1]
     for t in outputs(case.subject.task):
         if point.chain:

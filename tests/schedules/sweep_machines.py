@@ -24,7 +24,7 @@ from taskc.errors import TaskcError
 from taskc.ir.expr import evaluate
 from taskc.ir.graph import Array
 from taskc.ir.program import Program
-from taskc.ir.task import inputs, outputs
+from taskc.ir.task import outputs
 from taskc.targets import TARGETS, Target
 from tests.host_kernels import ORDERS, build_library, run_kernel
 from tests.schedules.sweep import Case, Point, data_of, points_of, program_of, text_of, why_wrong
@@ -258,6 +258,3 @@ def run_on_gpu(case: Case, target: Target, gpu: Gpu) -> str | None:
         return f"{type(e).__name__}: {e}"[:600]
     gpu.load(cubin, program)
     return checked_in_memory(case, program, gpu, long=True)
-
-
-__all__ = ["Gpu", "HostMemory", "checked_in_memory", "compiled_for", "inputs", "run_on_gpu", "run_on_host"]

@@ -19,7 +19,7 @@ from taskc.targets import TARGETS, Target
 from tests.host_kernels import build_library
 from tests.schedules.sweep import Case, all_subjects, data_of, every_schedule, find, groups, legal, pairwise, program_of, space_of, text_of, why_wrong
 from tests.schedules.sweep_machines import HostMemory, checked_in_memory, compiled_for, early_stores, run_on_host
-from tests.schedules.sweep_subjects import LONG, long_points
+from tests.schedules.sweep_products import LONG, long_points
 
 HOST, GPU = TARGETS["host"], TARGETS["sm_90a"]
 PARTS = 24  # of a group's cases in `make schedules`
