@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 OUT := demo_out
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types test-fast test-slow test-gpu test-real bench bench-compile clean
+.PHONY: help demo test lint types test-fast test-slow test-gpu test-real schedules bench bench-compile clean
 
 help:
 	@echo "make demo           install, compile a small CNN for sm_90a and host, compare it with onnxruntime"
 	@echo "make test           ruff, strict types, the fast tests (15 minutes at most on 2 cores)"
 	@echo "make test-slow      full-size models; test-gpu: tests that need a GPU; test-real: published models from PyPI"
+	@echo "make schedules      every schedule of every template on host (an hour or less on 2 cores)"
 	@echo "make bench-compile  compile time, memory and library size of ResNet-50"
 	@echo "make bench          latency on this machine's GPU, written to bench/results/"
 
@@ -47,10 +48,13 @@ types: $(VENV)/.test
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 test-fast: $(VENV)/.test
-	$(PYTEST) -q -n $(JOBS) -m 'not slow and not gpu and not real'
+	$(PYTEST) -q -n $(JOBS) -m 'not slow and not gpu and not real and not schedules'
 
 test-slow: $(VENV)/.test
 	$(PYTEST) -q -m 'slow and not gpu'
+
+schedules: $(VENV)/.test
+	$(PYTEST) -q -n $(JOBS) -m schedules
 
 test-gpu: $(VENV)/.test
 	$(PYTEST) -q -m gpu
