@@ -21,7 +21,7 @@ from taskc.codegen.emit import emit_kernel
 from taskc.fuse.stitch import stitch
 from taskc.ir.convert import bf16_bits, values_of
 from taskc.ir.dtype import BF16, F16, F32, F64, DType
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.graph import Array
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.program import Program

@@ -21,7 +21,7 @@ from taskc.codegen.device import INCLUDE
 from taskc.codegen.host_library import HostFault, HostLibrary
 from taskc.codegen.nvrtc import compile_cuda
 from taskc.errors import TaskcError
-from taskc.ir.expr import evaluate
+from taskc.ir.evaluation import evaluate
 from taskc.ir.graph import Array
 from taskc.ir.program import Program
 from taskc.ir.task import outputs

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from taskc.ir.dtype import BF16, F16, F32
-from taskc.ir.expr import Var, evaluate
+from taskc.ir.evaluation import evaluate
+from taskc.ir.expr import Var
 from taskc.ir.interpret import evaluate_task
 from taskc.ir.task import Contraction, inputs, outputs
 from taskc.schedules import TEMPLATES
