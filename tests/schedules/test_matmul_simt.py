@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite, isinf
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from taskc.ir.dtype import F16, F32, F64, I8, I32
+from taskc.ir.dtype import BF16, F16, F32, F64, I8, I32, DType
 from taskc.ir.expr import Var
 from taskc.ir.task import Contraction, Store, axis
 from taskc.ir.value import Cast, Hole, Tensor, call
@@ -140,3 +141,11 @@ def test_split_serves_long_sums() -> None:
     task, gpu = MatMul().task((a, b), (y,)), TARGETS["sm_90a"]
     one, many = (matmul_simt.estimate(task, replace(SMALL, split=s), gpu, {}) for s in (1, 8))
     assert many < one
+
+
+def test_halves_are_left_to_tensor_cores() -> None:
+    def seconds(dtype: DType) -> float:
+        a, b, y = Tensor("a", dtype, (32, 64)), Tensor("b", dtype, (64, 32)), Tensor("y", dtype, (32, 32))
+        return matmul_simt.estimate(MatMul().task((a, b), (y,)), SMALL, TARGETS["sm_90a"], {})
+
+    assert isinf(seconds(F16)) and isinf(seconds(BF16)) and isfinite(seconds(F32)) and isfinite(seconds(I8))
