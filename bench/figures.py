@@ -20,6 +20,12 @@ MODELS = {"resnet50": "ResNet-50", "mobilenet_v2": "MobileNet-v2", "inception_v3
 MODES = {"taskc": ("taskc", BLUE), "ort": ("onnxruntime", ORANGE), "torch": ("PyTorch", GREY), "torch-compile": ("PyTorch max-autotune", GREEN)}
 
 
+POLICIES = {
+    "us": "as it is, µs", "at_once_us": "successors at once", "late_us": "when sums are done", "never_us": "at the end", "no_shares_us": "no shares",
+    "one_share_us": "one share", "two_shares_us": "two shares", "no_branches_us": "no branches",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Figure:
     """`files` in bench/results, the first one the benchmark's own; `picture` gives None where the result has nothing to show."""
@@ -170,6 +176,13 @@ def _fusion_cells(r: Row) -> list[object]:
         return [failure(r) if "error" in r or "us" in r else None, None, None, None, None]
     times = [f"{us:.1f}" for us in (r["unfused_us"], r["us"], r["fusion_saved_us"])]
     return [*times, f"{r['fusion_gain']:.2f} ×", f"{r['no_pdl_us'] / r['us']:.3f} ×"]
+
+
+def launching_table(result: Result) -> str:
+    """Only the policies that the result has: later ones have come."""
+    policies = [p for p in POLICIES if any(p in r for r in result["rows"])]
+    rows = [[model_name(r["model"]), TYPES.get(r["prec"], r["prec"]), *(fixed(r.get(p), 1) for p in policies)] for r in result["rows"]]
+    return markdown(["model", "type", *(POLICIES[p] for p in policies)], rows)
 
 
 # ---- tables alone -----------------------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
     python -m bench.launching --cache DIR --out bench/results/launching-h200.json
 
-`us`: as taskc does it. Then one thing changed: kernels let their successors start as their first act (`at_once`) or not before they
-end (`never`); no kernel asks for more shared memory than it uses (`no_shares`), or all do for one even share of blocks (`one_share`) or
-for two (`two_shares`), whether launches run side by side or not (taskc/tune/residency.py); no parallel branches in one launch
-(`no_branches`). Times are medians of runs on one library each, in turns, in microseconds of one graph launch. `same`: all libraries
-gave the same bits.
+`us`: as taskc does it. Then one thing changed: kernels let their successors start as their first act (`at_once`), when their sums are
+done (`late`) or not before they end (`never`); no kernel asks for more shared memory than it uses (`no_shares`), or all do for one even
+share of blocks (`one_share`) or for two (`two_shares`), whether launches run side by side or not (taskc/tune/residency.py); no parallel
+branches in one launch (`no_branches`). Times are medians of runs on one library each, in turns, in microseconds of one graph launch.
+`same`: all libraries gave the same bits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.worker import Worker, pool
 from models import zoo
 
 COLUMNS = {
-    "model": "<", "prec": "<", "us": ".1f", "at_once_us": ".1f", "never_us": ".1f", "no_shares_us": ".1f", "one_share_us": ".1f",
+    "model": "<", "prec": "<", "us": ".1f", "late_us": ".1f", "at_once_us": ".1f", "never_us": ".1f", "no_shares_us": ".1f", "one_share_us": ".1f",
     "two_shares_us": ".1f", "no_branches_us": ".1f", "same": "<", "error": "<",
 }  # fmt: skip
 

@@ -43,6 +43,8 @@ FIGURES = (
            schedule_figures.quality_picture, schedule_figures.quality_table),
     Figure("fusion", ("fusion-h200.json",), "python -m bench.fusion --device", "Kernels, bytes and time without and with fusion",
            figures.fusion_picture, figures.fusion_table),
+    Figure("launching", ("launching-h200.json",), "python -m bench.launching", "", None, figures.launching_table),
+    Figure("sweep", ("schedules-h200.json",), "python -m bench.sweep", "", None, schedule_figures.sweep_table),
 )  # fmt: skip
 
 

@@ -112,6 +112,12 @@ def regret_table(result: Result) -> str:
     return text
 
 
+def sweep_table(result: Result) -> str:
+    rows = [[g["group"], g["schedules"], g["cases"], g["run"], g["wrong"]] for g in result["groups"]]
+    total = [sum(r[k] for r in result["groups"]) for k in ("schedules", "cases", "run", "wrong")]
+    return markdown(["template, type", "schedules", "kernels", "run", "wrong"], [*rows, ["all", *total]])
+
+
 def spaces_table(result: Result) -> str:
     """Schedules of each template for one target, by element type."""
     spaces = [s for s in result["spaces"] if s["target"] == result["target"]]

@@ -18,11 +18,11 @@ from bench.worker import serve
 from taskc.artifact import loader
 from taskc.codegen.emit import emit
 from taskc.compile import Options, compile_model
-from taskc.ir.program import Do, For, If, Program, Scope, Stmt
+from taskc.ir.program import For, If, Program, Scope, Stmt
 from taskc.targets import Target
+from taskc.tune.kernels import TRIGGER
 
 TURNS = 3
-TRIGGER = Do("grid_dependency_launch")
 KERNELS, LAUNCHES = "taskc.tune.kernels", "taskc.tune.launches"
 
 
@@ -56,6 +56,7 @@ def _as_it_is() -> Any:
 
 POLICIES: dict[str, Callable[[], Any]] = {
     "us": _as_it_is,
+    "late_us": lambda: patch(f"{KERNELS}.starts_successors_at_once", lambda _: False),
     "at_once_us": lambda: _triggered([TRIGGER]),
     "never_us": lambda: _triggered([]),
     "no_shares_us": lambda: patch(f"{LAUNCHES}.spread", _unspread),

@@ -89,16 +89,23 @@ def compiled(request: Mapping[str, Any]) -> dict[str, Any]:
     plan = compile_model(request["source"], request["out"], options=options, observe=observer)
     steps = {k: round(v, 2) for k, v in observer.seconds.items()}
     seconds = round(time.monotonic() - start, 2)
-    return {"compile_s": seconds, "kernels": len(plan.targets[0].kernels), "steps_s": steps, "payload_sha256": payload_hash(plan)}
+    return {"compile_s": seconds, "kernels": len(plan.targets[0].kernels), "steps_s": steps, "sha256": hashes(request["source"], plan)}
 
 
-def payload_hash(plan: ModelPlan) -> str:
-    """Of all that taskc adds to the prebuilt runtime: two machines with one cache must agree on it."""
+def hashes(source: str, plan: ModelPlan) -> dict[str, str]:
+    """What two machines with one cache must agree on: the model's file, then the kernels' code, the constants, and all of the payload."""
+    payload = (x for offset, data in serialize(plan).pieces for x in (offset.to_bytes(8, "little"), data))
+    return {
+        "model": _hash([Path(source).read_bytes()]), "code": _hash(i.data for t in plan.targets for i in t.images),
+        "constants": _hash(data for _, data in plan.weights), "payload": _hash(payload),
+    }  # fmt: skip
+
+
+def _hash(pieces: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
-    for offset, data in serialize(plan).pieces:
-        digest.update(offset.to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
+    for p in pieces:
+        digest.update(p)
+    return digest.hexdigest()[:16]
 
 
 if __name__ == "__main__":

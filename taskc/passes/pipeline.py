@@ -41,10 +41,10 @@ class Rewrite:
 
 
 def default_passes(*, channels_last: bool = True, attention: bool = True, merge: bool = True, merge_convolutions: bool = False,
-                   copy_parts: bool = False, pad_channels: int = 4, align_products: bool = True, note: Note | None = None) -> tuple[Pass, ...]:
+                   copy_parts: bool = False, pad_channels: int = 0, align_products: bool = True, note: Note | None = None) -> tuple[Pass, ...]:
     """What a compilation runs. `merge`: products of one value become one; `merge_convolutions`: convolutions too, which on an
     H200 made Inception-v3 3 % slower (324 against 316 us, untuned, in one run), so it is off; `copy_parts`: see MergeSiblings;
-    `pad_channels`: see PadChannels, 0 for never; `align_products`: see AlignProducts.
+    `pad_channels`: see PadChannels; never by default, as padding was no gain on an H200 (docs/experiments.md); `align_products`: see AlignProducts.
 
     Constants are folded first, so that rules see them. Attention is found before the view rules take its pattern apart.
     Products merge when scales are in their weights and attention has taken up what stands behind them. Layouts come after
