@@ -1,7 +1,8 @@
 """Units -> groups: each anchor takes up what can join it, before (prologues) and after (epilogues).
 
-An injective Map joins the one unit that made its input, as an epilogue, when its index map inverts; what is left joins its
-readers as a prologue when that does not repeat work. A refusal keeps its reason. The order of decisions is fixed, so the
+An injective Map joins the one unit that made its input, as an epilogue, when its index map inverts; where that input is an output of
+the graph too, the group stores both. What is left joins its readers as a prologue when that does not repeat work. A refusal keeps its
+reason. The order of decisions is fixed, so the
 same graph gives the same groups.
 """
 
@@ -38,14 +39,25 @@ def partition(units: Sequence[Unit], kept: frozenset[str]) -> list[Unit]:
 
 
 def _join_light(units: list[Unit], kept: frozenset[str]) -> list[Unit]:
-    """An injective Map whose only reader is one too disappears into it; readers first, so that diamonds close."""
+    """An injective Map whose only reader is one too disappears into it; readers first, so that diamonds close.
+
+    Where its result is kept it takes up the reader instead, unless that reads what another kernel might take it up for."""
     for unit in reversed(units):
         if not is_light(unit.task):
             continue
         reader = _only_reader(unit, [u for u in units if u is not unit], kept)
-        if reader is None or not is_light(reader.task) or _repeats_work(unit, reader) is not None:
+        if reader is None or not is_light(reader.task):
             continue
-        joined = _inline(reader, unit)
+        out = unit.task.stores[-1].tensor
+        if out.name in kept:
+            made = {t for u in units if u is not unit for t in outputs(u.task)}
+            joined = join_epilogue(unit, reader, keep=True)
+            if isinstance(joined, Refusal) or made & ({*inputs(reader.task)} - {out}):
+                continue
+        elif len(unit.task.stores) == 1 and _repeats_work(unit, reader) is None:
+            joined = _inline(reader, unit)
+        else:
+            continue
         units = [joined if u is reader else u for u in units if u is not unit]
     return units
 
@@ -83,7 +95,7 @@ def _join_epilogues(units: list[Unit], kept: frozenset[str]) -> list[Unit]:
             reader = _only_reader(unit, done + left, kept)
             if reader is None:
                 break
-            joined = join_epilogue(unit, reader)
+            joined = join_epilogue(unit, reader, keep=unit.task.stores[-1].tensor.name in kept)
             if isinstance(joined, Refusal):
                 unit = replace(unit, refused=(*unit.refused, f"{' + '.join(reader.source)} as epilogue: {joined.reason}"))
                 break
@@ -100,34 +112,37 @@ def is_light(task: Task) -> bool:
 
 
 def _only_reader(unit: Unit, others: Sequence[Unit], kept: frozenset[str]) -> Unit | None:
-    """The one unit that reads the unit's only result, where nothing else needs it."""
-    stores = unit.task.stores
-    out = stores[0].tensor
-    if len(stores) != 1 or out.name in kept:
+    """The one unit that reads the unit's last result, all before it being outputs of the graph, which groups only store."""
+    *before, last = unit.task.stores
+    out = last.tensor
+    if any(s.tensor.name not in kept or s.tensor == out for s in before):
         return None
     readers = [u for u in others if out in inputs(u.task)]
     writers = [u for u in others if out in outputs(u.task)]
     return readers[0] if len(readers) == 1 and not writers else None
 
 
-def join_epilogue(unit: Unit, reader: Unit) -> Unit | Refusal:
-    """The unit with `reader` computed in place of storing its result."""
+def join_epilogue(unit: Unit, reader: Unit, keep: bool = False) -> Unit | Refusal:
+    """The unit with `reader` computed in place of storing its last result, or where that is to `keep`, behind it."""
     if not is_light(reader.task):
         return Refusal("it reduces: it anchors a kernel of its own")
     assert isinstance(reader.task, Map)
-    before = unit.task.stores[0]
-    stores: list[Store] = []
+    task = unit.task
+    *kept, before = task.row_stores or task.element if isinstance(task, Rows) else task.stores
+    if before != task.stores[-1] or len(task.stores) != len(kept) + 1:
+        return Refusal("rows and elements of rows are stored")
+    stores: list[Store] = [*kept, before] if keep else list(kept)
     for after in reader.task.stores:
         new = _compose(before, reader.task, after)
         if isinstance(new, Refusal):
             return new
         stores.append(new)
-    if isinstance(unit.task, Rows):
-        element = bool(unit.task.element)
-        task: Task = replace(unit.task, element=tuple(stores)) if element else replace(unit.task, row_stores=tuple(stores))
+    if isinstance(task, Rows):
+        joined: Task = replace(task, element=tuple(stores)) if task.element else replace(task, row_stores=tuple(stores))
     else:
-        task = replace(unit.task, stores=tuple(stores))
-    return with_source(replace(unit, task=task), reader, f"epilogue {' + '.join(reader.source)}")
+        joined = replace(task, stores=tuple(stores))
+    kept_too = f", {before.tensor.name} stored too" if keep else ""
+    return with_source(replace(unit, task=joined), reader, f"epilogue {' + '.join(reader.source)}{kept_too}")
 
 
 def _compose(before: Store, reader: Map, after: Store) -> Store | Refusal:

@@ -101,9 +101,48 @@ def test_graph_outputs_are_kept() -> None:
     x = b.add(MatMul(), b.input("x", (7, 5)), b.constant(weights(5, 6)))
     y = b.add(Elementwise("relu"), x)
     groups = check_meaning(b.graph(x, y))
-    assert kinds(groups) == ["Contraction", "Map"]
+    assert kinds(groups) == ["Contraction"]
+    assert [t.name for t in outputs(groups[0].task)] == [x, y]
+    assert groups[0].joined == (f"epilogue {b.nodes[1].source}, {x} stored too",)
     alone = check_meaning(b.graph(y))
     assert kinds(alone) == ["Contraction"]
+
+
+def test_intermediate_outputs_do_not_end_a_chain() -> None:
+    """Kept values at the anchor, in the middle and through a change of order; with a product, with rows, and without an anchor."""
+    for anchor in (MatMul(), Softmax(1), Elementwise("tanh")):
+        b = GraphBuilder()
+        x = b.input("x", (6, 8))
+        first = b.add(anchor, x, b.constant(weights(8, 10))) if isinstance(anchor, MatMul) else b.add(anchor, x)
+        second = b.add(Elementwise("sigmoid"), b.add(Elementwise("add"), first, b.constant(weights(6, 1))))
+        turned = b.add(Transpose((1, 0)), second)
+        last = b.add(Elementwise("mul"), turned, b.constant(weights(6)))
+        groups = check_meaning(b.graph(first, second, last))
+        assert len(groups) == 1, kinds(groups)
+        assert [t.name for t in outputs(groups[0].task)] == [first, second, last]
+
+
+def test_a_kept_value_with_two_readers_stays() -> None:
+    b = GraphBuilder()
+    x = b.add(MatMul(), b.input("x", (7, 5)), b.constant(weights(5, 6)))
+    ends = [b.add(Elementwise(f), x) for f in ("tanh", "sigmoid")]
+    assert kinds(check_meaning(b.graph(x, *ends))) == ["Contraction", "Map", "Map"]
+
+
+def test_a_kept_map_leaves_its_reader_to_a_product() -> None:
+    """relu(x) is an output, and added to a product, which takes up the addition."""
+    b = GraphBuilder()
+    r = b.add(Elementwise("relu"), b.input("x", (6, 6)))
+    y = b.add(Elementwise("add"), b.add(MatMul(), b.input("y", (6, 6)), b.constant(weights(6, 6))), r)
+    groups = check_meaning(b.graph(r, y))
+    assert sorted(kinds(groups)) == ["Contraction", "Map"] and all(len(u.task.stores) == 1 for u in groups)
+
+
+def test_a_reader_that_does_not_fit_leaves_the_kept_value_alone() -> None:
+    b = GraphBuilder()
+    x = b.add(MatMul(), b.input("x", (7, 5)), b.constant(weights(5, 6)))
+    groups = check_meaning(b.graph(x, b.add(Reduce("sum", (0,)), x)))
+    assert kinds(groups) == ["Contraction", "Rows"] and "it reduces" in reasons(groups)
 
 
 def test_concatenated_parts_join_their_producers() -> None:
