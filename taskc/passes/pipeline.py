@@ -18,6 +18,7 @@ from taskc.passes.rules.merge_convolutions import MergeConvolutions
 from taskc.passes.rules.merge_products import MergeProducts
 from taskc.passes.rules.pad_channels import PadChannels
 from taskc.passes.rules.scales import FoldScaleIntoWeights, ScaleBeforeSum
+from taskc.passes.rules.slices import MoveSlice
 from taskc.passes.rules.views import MergeReshapes, MergeTransposes, MoveFill, TransposeBetweenReshapes, TransposeToReshape
 
 Pass = Callable[[Graph], Graph]
@@ -54,7 +55,7 @@ def default_passes(*, channels_last: bool = True, attention: bool = True, merge:
     if attention:
         found_by = (MergeTransposes(), MergeReshapes(), TransposeBetweenReshapes(), MergeCasts(), RecognizeAttention())
         passes.append(Rewrite("recognize attention", found_by, note))
-    passes += [Rewrite("simplify", (*ARITHMETIC, *VIEWS), note), FoldConstants()]
+    passes += [Rewrite("simplify", (*ARITHMETIC, *VIEWS, MoveSlice()), note), FoldConstants()]
     if merge:
         passes.append(MergeProducts(note, copy_parts=copy_parts))
     if merge_convolutions:
